@@ -1,0 +1,253 @@
+"""Activations whose moments are known in closed form or by a good approximation.
+
+`moments(Gaussian) -> Gaussian` integrates over each component on its own; a plain call applies the
+function to an array. For any other scalar function see `varprop.nn.integrators`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from varprop._checks import as_float_array
+from varprop.moments import Gaussian
+from varprop.nn.contract import AbstractLayer
+from varprop.numerics import (
+    INV_SQRT_2PI,
+    erf_moments,
+    hermite_nodes,
+    rectifier_moments,
+    square_root,
+    step_probability,
+)
+from varprop.parameters import constant
+
+
+class AbstractActivation(AbstractLayer):
+    """A scalar function applied to each component. Authors give `__call__` and `uncertain_moments`."""
+
+    @abstractmethod
+    def __call__(self, x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """Apply the function to an array."""
+
+    @abstractmethod
+    def uncertain_moments(
+        self, mean: Float[Array, "*shape"], var: Float[Array, "*shape"]
+    ) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
+        """Mean and variance of f(a) for a ~ N(mean, var), elementwise."""
+
+    def moments(self, x: Gaussian) -> Gaussian:
+        """Mean and variance of every component; exactly known inputs stay exactly known."""
+        if x.var is None:
+            return Gaussian(self(x.mean))
+        return Gaussian(*self.uncertain_moments(x.mean, x.var))
+
+    def sample(self, key: PRNGKeyArray) -> AbstractActivation:
+        """Return the function itself: there is nothing random in it."""
+        return self
+
+
+class Identity(AbstractActivation):
+    """f(a) = a.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> Identity().moments(Gaussian(jnp.ones(1), 2.0)).var.tolist()
+    [2.0]
+    """
+
+    def __call__(self, x):
+        """Return x."""
+        return x
+
+    def uncertain_moments(self, mean, var):
+        """Return the moments unchanged."""
+        return mean, var
+
+
+class ReLU(AbstractActivation):
+    """The rectifier max(a, 0), in closed form with exact derivatives.
+
+    In float32 the variance's relative error stays below 1e-4 from mean/std = -30 to 1e4 and for any
+    variance up to 1e12, wherever the true value is a normal float32. See
+    `varprop.numerics.rectifier_moments`.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> out = ReLU().moments(Gaussian(jnp.zeros(1), 1.0))
+    >>> print(f"{out.mean[0]:.4f} {out.var[0]:.4f}")
+    0.3989 0.3408
+    """
+
+    def __call__(self, x):
+        """Return max(x, 0)."""
+        return jax.nn.relu(x)
+
+    def uncertain_moments(self, mean, var):
+        """Return the rectified Gaussian's moments."""
+        return rectifier_moments(mean, var)
+
+
+class LeakyReLU(AbstractActivation):
+    """a for a > 0, slope * a otherwise, in closed form.
+
+    Parameters
+    ----------
+    negative_slope
+        Any real number; 0.01 by default, -1 gives the absolute value.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> LeakyReLU(1.0).moments(Gaussian(jnp.zeros(1), 1.0)).var.tolist()
+    [1.0]
+    """
+
+    negative_slope: Float[Array, ""] = constant()
+
+    def __init__(self, negative_slope: Any = 0.01):
+        self.negative_slope = as_float_array(negative_slope, "negative_slope")
+
+    def __call__(self, x):
+        """Return x where positive and slope * x elsewhere."""
+        return jnp.where(x > 0, x, self.negative_slope.astype(x.dtype) * x)
+
+    def uncertain_moments(self, mean, var):
+        """Combine the two rectified halves, of which one is always 0."""
+        slope = self.negative_slope.astype(mean.dtype)
+        up, up_var = rectifier_moments(mean, var)
+        down, down_var = rectifier_moments(-mean, var)
+        # f = max(a, 0) - slope max(-a, 0); the halves' product is 0, so their covariance is -up * down.
+        cross = 2 * slope * up * down
+        # For negative slopes the cross term is negative: rounding may go below 0 by an ulp.
+        return up - slope * down, jnp.maximum(up_var + slope**2 * down_var + cross, 0)
+
+
+class Heaviside(AbstractActivation):
+    """The step function, 1 for a > 0 and 0 otherwise, in closed form.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> Heaviside().moments(Gaussian(jnp.zeros(1), 1.0)).mean.tolist()
+    [0.5]
+    """
+
+    def __call__(self, x):
+        """Return 1 where x is positive and 0 elsewhere."""
+        return (x > 0).astype(x.dtype)
+
+    def uncertain_moments(self, mean, var):
+        """Return the moments of a Bernoulli variable."""
+        above, below = step_probability(mean, var)
+        return above, above * below
+
+
+class Erf(AbstractActivation):
+    """The error function erf(a), in closed form (the variance through Owen's T).
+
+    Absolute error of mean and variance below 1e-6 in float32 and 1e-11 in float64.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> out = Erf().moments(Gaussian(jnp.zeros(1), 0.5))
+    >>> print(f"{out.var[0]:.4f}")  # erf(a) is uniform on (-1, 1) here
+    0.3333
+    """
+
+    def __call__(self, x):
+        """Return erf(x)."""
+        return jax.lax.erf(x)
+
+    def uncertain_moments(self, mean, var):
+        """Return the moments of erf(a)."""
+        return erf_moments(mean, var)
+
+
+# sigmoid(x) ~ sum_i p_i Phi(s_i x), largest error 9.2e-7; made by tools/fit_logistic_mixture.py.
+_LOGISTIC_P = (0.0283559221121, 0.232252333828, 0.434933820515, 0.266470825195, 0.0379870983501)
+_LOGISTIC_S = (0.296903733715, 0.421442735141, 0.592786629818, 0.823082421249, 1.13718440094)
+_LOGISTIC_NODES = 20
+
+
+def _logistic_moments(mean, var):
+    """Mean and variance of the logistic sigmoid.
+
+    For var < 1 by Gauss-Hermite quadrature, which is accurate there and gives variances that are
+    non-negative sums of squares; above by the mixture of normal distribution functions, whose
+    Gaussian mean is in closed form, and E[s^2] = E[s] - E[s'].
+    """
+    small = var < 1
+    std = square_root(jnp.where(small, var, 0.0))
+    z, w = hermite_nodes(_LOGISTIC_NODES)
+    values = [jax.nn.sigmoid(mean + float(node) * std) for node in z]
+    mean_small = sum(float(weight) * value for weight, value in zip(w, values, strict=True))
+    var_small = sum(
+        float(weight) * (value - mean_small) ** 2 for weight, value in zip(w, values, strict=True)
+    )
+    wide = jnp.where(small, 1.0, var)
+    mean_wide, slope = jnp.zeros_like(mean), jnp.zeros_like(mean)
+    for p, s in zip(_LOGISTIC_P, _LOGISTIC_S, strict=True):
+        shrink = s * jax.lax.rsqrt(1 + s**2 * wide)
+        r = mean * shrink
+        mean_wide = mean_wide + p * 0.5 * (1 + jax.lax.erf(r / math.sqrt(2)))
+        slope = slope + p * shrink * INV_SQRT_2PI * jnp.exp(-0.5 * r * r)
+    var_wide = jnp.maximum(mean_wide * (1 - mean_wide) - slope, 0)
+    return jnp.where(small, mean_small, mean_wide), jnp.where(small, var_small, var_wide)
+
+
+class Sigmoid(AbstractActivation):
+    """The logistic sigmoid 1 / (1 + exp(-a)), by an approximation.
+
+    Over means in [-50, 50] and standard deviations in [0, 100] the mean is off by at most 1e-6 and
+    the variance by at most 3e-6 (absolute, float64; float32 adds its rounding, about 3e-7). Exact at
+    var = 0. The better known probit approximation sigmoid(m / sqrt(1 + pi v / 8)) is off by 0.019.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> out = Sigmoid().moments(Gaussian(jnp.array([1.0]), 4.0))
+    >>> print(f"{out.mean[0]:.4f} {out.var[0]:.4f}")
+    0.6498 0.0850
+    """
+
+    def __call__(self, x):
+        """Return 1 / (1 + exp(-x))."""
+        return jax.nn.sigmoid(x)
+
+    def uncertain_moments(self, mean, var):
+        """Return the approximate moments."""
+        return _logistic_moments(mean, var)
+
+
+class Tanh(AbstractActivation):
+    """The hyperbolic tangent, as 2 sigmoid(2 a) - 1.
+
+    Over means in [-25, 25] and standard deviations in [0, 50] the mean is off by at most 2e-6 and the
+    variance by at most 1.2e-5 (absolute, float64; float32 adds about 1e-6). Exact at var = 0.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> out = Tanh().moments(Gaussian(jnp.array([0.5]), 1.0))
+    >>> print(f"{out.mean[0]:.4f} {out.var[0]:.4f}")
+    0.3026 0.3292
+    """
+
+    def __call__(self, x):
+        """Return tanh(x)."""
+        return jnp.tanh(x)
+
+    def uncertain_moments(self, mean, var):
+        """Scale the sigmoid's moments."""
+        half, quarter_var = _logistic_moments(2 * mean, 4 * var)
+        # 2 p - 1 loses nothing near 0 in absolute terms, which is what the bound above states.
+        return 2 * half - 1, 4 * quarter_var

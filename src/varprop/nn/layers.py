@@ -1,0 +1,306 @@
+"""Dense, JointDense (full output covariance), Sequential, and mlp() that puts them together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from varprop.covariance import DiagonalPlusLowRank
+from varprop.moments import Gaussian, JointGaussian, add_variances, as_gaussian
+from varprop.nn.activations import AbstractActivation, ReLU
+from varprop.nn.contract import AbstractLayer, PlainLayer
+from varprop.nn.noise import AbstractNoise
+from varprop.nn.weights import AbstractWeights, GaussianWeights
+
+WeightInit = Callable[[PRNGKeyArray, tuple[int, ...]], AbstractWeights]
+
+
+class Affine(eqx.Module):
+    """The plain deterministic layer x @ weight + bias: one draw of a `Dense` layer."""
+
+    weight: Float[Array, "n m"]
+    bias: Float[Array, " m"] | None
+
+    def __call__(self, x: Float[Array, "*batch n"]) -> Float[Array, "*batch m"]:
+        """Map rows of shape (..., n) to (..., m)."""
+        y = x @ self.weight
+        return y if self.bias is None else y + self.bias
+
+
+class Chain(eqx.Module):
+    """Plain functions applied one after the other: one draw of a `Sequential` network."""
+
+    layers: tuple[PlainLayer, ...]
+
+    def __call__(self, x: Float[Array, "*batch n"]) -> Float[Array, "*batch m"]:
+        """Apply the functions in order."""
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class AbstractDense(AbstractLayer):
+    """What `Dense` and `JointDense` share: noisy weights and biases, and drawing from them."""
+
+    weight: eqx.AbstractVar[AbstractWeights]
+    bias: eqx.AbstractVar[AbstractWeights | None]
+    weight_noise: eqx.AbstractVar[AbstractNoise | None]
+    bias_noise: eqx.AbstractVar[AbstractNoise | None]
+
+    def __check_init__(self):
+        if len(self.weight.shape) != 2:
+            raise ValueError(f"weight has shape {self.weight.shape}, but needs (inputs, outputs).")
+        if self.bias is not None and self.bias.shape != self.weight.shape[1:]:
+            raise ValueError(
+                f"bias has shape {self.bias.shape}, but weight of shape {self.weight.shape} "
+                f"needs {self.weight.shape[1:]}."
+            )
+
+    def corrupted(self, x: Gaussian) -> tuple[Gaussian, Gaussian, Gaussian | None]:
+        """Return the input, the weights' and the bias's moments, noise included, after a shape check."""
+        x = as_gaussian(x)
+        n_in = self.weight.shape[0]
+        if x.mean.ndim == 0 or x.shape[-1] != n_in:
+            raise ValueError(f"x has shape {x.shape}, but this layer needs (..., {n_in}).")
+        weight = self.weight.moments()
+        if self.weight_noise is not None:
+            weight = self.weight_noise.moments(weight)
+        bias = None if self.bias is None else self.bias.moments()
+        if bias is not None and self.bias_noise is not None:
+            bias = self.bias_noise.moments(bias)
+        return x, weight, bias
+
+    def sample(self, key: PRNGKeyArray) -> Affine:
+        """Draw the weights and the bias once."""
+        keys = jax.random.split(key, 4)
+        weight = self.weight.sample(keys[0])
+        if self.weight_noise is not None:
+            weight = self.weight_noise.corrupt(keys[1], weight)
+        bias = None if self.bias is None else self.bias.sample(keys[2])
+        if bias is not None and self.bias_noise is not None:
+            bias = self.bias_noise.corrupt(keys[3], bias)
+        return Affine(weight, bias)
+
+
+class Dense(AbstractDense):
+    """A fully connected layer with random weights: the marginal mean and variance of x @ W + b.
+
+    Parameters
+    ----------
+    weight
+        A distribution over weights of shape (inputs, outputs).
+    bias
+        A distribution over biases of shape (outputs,), or None.
+    weight_noise, bias_noise
+        Noise processes on top of the weights and the bias, such as `DropConnect`.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from varprop.nn import GaussianWeights
+    >>> layer = Dense(GaussianWeights(jnp.ones((2, 1)), 0.5))
+    >>> out = layer.moments(Gaussian(jnp.array([3.0, 4.0])))
+    >>> out.mean.tolist(), out.var.tolist()
+    ([7.0], [6.25])
+    >>> out = layer.moments(Gaussian(jnp.array([3.0, 4.0]), 1.0))  # inputs known up to an error
+    >>> out.var.tolist()
+    [8.75]
+    """
+
+    weight: AbstractWeights
+    bias: AbstractWeights | None = None
+    weight_noise: AbstractNoise | None = eqx.field(default=None, kw_only=True)
+    bias_noise: AbstractNoise | None = eqx.field(default=None, kw_only=True)
+
+    def moments(self, x: Gaussian) -> Gaussian:
+        """Return mean and variance of every output, shape (..., outputs)."""
+        x, weight, bias = self.corrupted(x)
+        mean = x.mean @ weight.mean
+        var = None
+        if x.var is not None:
+            var = x.var @ weight.second_moment()
+        if weight.var is not None:
+            var = add_variances(var, x.mean**2 @ weight.var)
+        if bias is not None:
+            mean = mean + bias.mean
+            var = add_variances(var, bias.var)
+        return Gaussian(mean, None if var is None else jnp.broadcast_to(var, mean.shape))
+
+
+class JointDense(AbstractDense):
+    """The last layer of Co-FAWN: x @ W + b with the full covariance between outputs.
+
+    C = V + sum_i V[x_i] mu_i mu_i^T, where mu_i is the mean of the i-th row of W and V is diagonal. The
+    covariance is kept in this form (`DiagonalPlusLowRank`); its diagonal equals `Dense`'s variance.
+
+    Parameters
+    ----------
+    weight, bias, weight_noise, bias_noise
+        As for `Dense`.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from varprop.nn import PointWeights
+    >>> layer = JointDense(PointWeights(jnp.array([[1.0, -1.0]])))
+    >>> print(layer.moments(Gaussian(jnp.array([5.0]), 2.0)).dense_cov())
+    [[ 2. -2.]
+     [-2.  2.]]
+    """
+
+    weight: AbstractWeights
+    bias: AbstractWeights | None = None
+    weight_noise: AbstractNoise | None = eqx.field(default=None, kw_only=True)
+    bias_noise: AbstractNoise | None = eqx.field(default=None, kw_only=True)
+
+    def moments(self, x: Gaussian) -> JointGaussian:
+        """Return mean (..., outputs) and covariance (..., outputs, outputs)."""
+        x, weight, bias = self.corrupted(x)
+        mean = x.mean @ weight.mean
+        diagonal = jnp.zeros_like(mean)
+        if weight.var is not None:
+            diagonal = x.second_moment() @ weight.var
+        if bias is not None:
+            mean = mean + bias.mean
+            if bias.var is not None:
+                diagonal = diagonal + bias.var
+        if x.var is None:  # known inputs give independent outputs: no outer products at all
+            shared = jnp.zeros((*mean.shape[:-1], 0), mean.dtype)
+            factor = jnp.zeros((0, mean.shape[-1]), mean.dtype)
+        else:
+            shared, factor = x.var, weight.mean
+        return JointGaussian(mean, DiagonalPlusLowRank(diagonal, shared, factor))
+
+
+class Sequential(AbstractLayer):
+    """Layers one after the other. Only the last may give a `JointGaussian`.
+
+    With a known input and one hidden layer the propagated mean, variance and covariance are exact,
+    since no two hidden units share a weight. From two hidden layers on they treat the correlated units
+    of a layer as independent, and the variance is biased, usually too small; see
+    `docs/what-is-exact.md`.
+
+    Parameters
+    ----------
+    layers
+        The layers, in order.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> from varprop.nn import mlp
+    >>> net = mlp(3, 1, key=jax.random.key(0))
+    >>> net.moments(jnp.ones((5, 3))).mean.shape  # plain arrays are exactly known inputs
+    (5, 1)
+    >>> plain = net.sample(jax.random.key(1))
+    >>> plain(jnp.ones((5, 3))).shape
+    (5, 1)
+    """
+
+    layers: tuple[AbstractLayer, ...]
+
+    def __init__(self, layers: Sequence[AbstractLayer]):
+        self.layers = tuple(layers)
+
+    def __check_init__(self):
+        for position, layer in enumerate(self.layers[:-1]):
+            if isinstance(layer, JointDense):
+                raise ValueError(
+                    f"layers[{position}] is a JointDense, but only the last layer may be one."
+                )
+
+    def moments(self, x: Gaussian) -> Gaussian | JointGaussian:
+        """Push a Gaussian of shape (..., inputs), or a plain array, through all layers."""
+        out: Any = as_gaussian(x)
+        for layer in self.layers:
+            out = layer.moments(out)
+        return out
+
+    def sample(self, key: PRNGKeyArray) -> Chain:
+        """Draw one plain deterministic network."""
+        keys = jax.random.split(key, max(len(self.layers), 1))
+        return Chain(
+            tuple(layer.sample(k) for layer, k in zip(self.layers, keys, strict=False))
+        )
+
+
+def mlp(
+    n_inputs: int,
+    n_outputs: int,
+    *,
+    key: PRNGKeyArray,
+    hidden_layer_sizes: Sequence[int] = (50,),
+    activation: AbstractActivation | None = None,
+    weights: WeightInit = GaussianWeights.init,
+    joint: bool = False,
+    bias: bool = True,
+    input_noise: AbstractNoise | None = None,
+    hidden_noise: AbstractNoise | None = None,
+    weight_noise: AbstractNoise | None = None,
+    bias_noise: AbstractNoise | None = None,
+) -> Sequential:
+    """Build a multilayer perceptron of any depth.
+
+    Parameters
+    ----------
+    n_inputs, n_outputs
+        Sizes of the two ends.
+    key
+        Random key for the start of the weights.
+    hidden_layer_sizes
+        Units per hidden layer. The paper's network is ``(50,)``, for which propagation is exact;
+        deeper ones are biased (see `Sequential`), and `varprop.check` says by how much.
+    activation
+        The rectifier unless given.
+    weights
+        ``weights(key, shape)`` makes the distribution over one array of weights, for example
+        ``GaussianWeights.init``, ``BernoulliWeights.init``, ``PointWeights.init``, or a
+        `functools.partial` of one of them.
+    joint
+        Model the covariance between outputs (Co-FAWN).
+    bias
+        Whether layers have biases.
+    input_noise, hidden_noise, weight_noise, bias_noise
+        Noise processes on the inputs, on every hidden layer's units, on all weights, on all biases.
+
+    Returns
+    -------
+    Sequential
+
+    Examples
+    --------
+    >>> import jax
+    >>> from varprop.nn import Dropout, Tanh
+    >>> net = mlp(4, 2, key=jax.random.key(0), hidden_layer_sizes=(20, 20), activation=Tanh(),
+    ...           hidden_noise=Dropout(0.1))
+    >>> [type(layer).__name__ for layer in net.layers]
+    ['Dense', 'Tanh', 'Dropout', 'Dense', 'Tanh', 'Dropout', 'Dense']
+    """
+    sizes = [n_inputs, *hidden_layer_sizes, n_outputs]
+    for size in sizes:
+        if not isinstance(size, int) or size < 1:
+            raise ValueError(f"layer sizes must be whole numbers of at least 1, but one is {size!r}.")
+    activation = ReLU() if activation is None else activation
+    layers: list[AbstractLayer] = [] if input_noise is None else [input_noise]
+    last = len(sizes) - 2
+    for position, (n, m) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+        key, weight_key, bias_key = jax.random.split(key, 3)
+        kind = JointDense if joint and position == last else Dense
+        layers.append(
+            kind(
+                weights(weight_key, (n, m)),
+                weights(bias_key, (m,)) if bias else None,
+                weight_noise=weight_noise,
+                bias_noise=bias_noise if bias else None,
+            )
+        )
+        if position < last:
+            layers.append(activation)
+            if hidden_noise is not None:
+                layers.append(hidden_noise)
+    return Sequential(layers)

@@ -1,0 +1,338 @@
+"""Float-safe scalar maths: the Gaussian tail, the rectifier's moments, log-densities.
+
+Everything here is elementwise, works in float32 and float64 (following its inputs), and gives no NaN
+in value or gradient for any finite mean and any variance >= 0, zero included.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
+LOG_2PI = math.log(2.0 * math.pi)
+
+# Mills's ratio R(x) = Phi(-x) / phi(x) = R / D and M(x) = 1 - x R(x) = M / D for x >= 0, ascending
+# coefficients, made by tools/fit_mills_ratio.py. Worst relative error 1.1e-8 on [0, 18] (float32, whose
+# tail underflows at 15.4 even when scaled by a variance of 1e12) and 2e-18 on [0, 40] (float64).
+_TAIL_32 = {
+    "x_max": 18.0,
+    "R": (1.253314123, 1.42826575, 0.77778606, 0.2464315965, 0.04568800345, 0.004183068514),
+    "M": (0.9999999891, 0.6841608839, 0.238207074, 0.04568294548, 0.004183145355),
+    "D": (
+        1.0,
+        1.93747502,
+        1.666472523,
+        0.8234694571,
+        0.2506145453,
+        0.04568803108,
+        0.004183067426,
+    ),
+}
+_TAIL_64 = {
+    "x_max": 40.0,
+    "R": (
+        1.253314137315500249,
+        2.299640891267344374,
+        2.087862072265455047,
+        1.221236502509997269,
+        0.507573588967542843,
+        0.1568082576230741958,
+        0.03670127128023765539,
+        0.006514082461285886598,
+        0.0008618475998971805858,
+        0.00008139683733250679815,
+        4.983567586517102732e-6,
+        1.522070037873823694e-7,
+    ),
+    "M": (
+        1.000000000000000002,
+        1.379418386020519505,
+        0.9668486543725341128,
+        0.442420513265586484,
+        0.1445828086081104044,
+        0.03502741134489742864,
+        0.006352810868572761541,
+        0.0008518804644714005354,
+        0.00008109242332861128009,
+        4.983567586484444774e-6,
+        1.522070037875149826e-7,
+    ),
+    "D": (
+        1.0,
+        2.632732523336019815,
+        3.266489545639878267,
+        2.530282585531041416,
+        1.365819311118109021,
+        0.542601000312438266,
+        0.1631610684916482637,
+        0.03755315174470861779,
+        0.006595174884614577681,
+        0.000866831167483657063,
+        0.00008154904433629473744,
+        4.983567586517091662e-6,
+        1.52207003787382479e-7,
+    ),
+}
+
+# 2**f on [-1/2, 1/2]; relative error 4e-9.
+_EXP2 = (1.0, 0.69314718, 0.2402265, 0.05550411, 0.00961812, 0.0013333558, 0.000154035304)
+_ROUND_TO_INTEGER = 1.5 * 2.0**23  # adding it to a small float32 leaves the integer in the low bits
+
+
+def polynomial(coefficients: tuple[float, ...], x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Evaluate a polynomial with ascending coefficients by Horner's rule."""
+    value = jnp.full_like(x, coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        value = value * x + coefficient
+    return value
+
+
+@jax.custom_jvp
+def _exp_of_nonpositive(z: Float[Array, "..."]) -> Float[Array, "..."]:
+    """exp(z) for z <= 0 in float32, saturating at 1e-38 (below it, 0 would do as well).
+
+    XLA's own `exp` took a quarter of a training step on the CPU. Two to the integer part is made from
+    the bits of the float; the last operation is a division because XLA keeps the result of a division
+    in memory, but computes the result of a product anew in each of its consumers.
+    """
+    exponent = jnp.maximum(z * math.log2(math.e), -126.0)
+    shifted = exponent + _ROUND_TO_INTEGER
+    fraction = exponent - (shifted - _ROUND_TO_INTEGER)
+    bits = (127 << 23) - (jax.lax.bitcast_convert_type(shifted, jnp.int32) << 23)
+    return polynomial(_EXP2, fraction) / jax.lax.bitcast_convert_type(bits, jnp.float32)
+
+
+@_exp_of_nonpositive.defjvp
+def _exp_of_nonpositive_jvp(primals, tangents):
+    value = _exp_of_nonpositive(*primals)
+    return value, value * tangents[0]
+
+
+class _Tail(NamedTuple):
+    """What the far side of zero contributes to max(a, 0), or to max(-a, 0), for a ~ N(mean, var)."""
+
+    inv_std: Float[Array, "..."]  # 1 / sqrt(var), finite also at var = 0
+    root: Float[Array, "..."]  # exp(-x^2 / 4) with x = |mean| / std, so that phi(x) ~ root^2
+    mass: Float[Array, "..."]  # Phi(-x)
+    mean: Float[Array, "..."]  # std (phi(x) - x Phi(-x)), the mean of what lies beyond zero
+    # Products that are normal numbers where one of their factors underflows:
+    var_mass: Float[Array, "..."]  # var * Phi(-x)
+    mean_product: Float[Array, "..."]  # the tail's mean times (|mean| + the tail's mean)
+
+
+def _tail(mean: Float[Array, "..."], var: Float[Array, "..."]) -> _Tail:
+    dtype = mean.dtype
+    table = _TAIL_64 if dtype == jnp.float64 else _TAIL_32
+    exp = jnp.exp if dtype != jnp.float32 else _exp_of_nonpositive
+    # The floor stands inside the square root only: products below use var itself, so that var = 0
+    # gives exactly the plain rectifier.
+    inv_std = jax.lax.rsqrt(jnp.maximum(var, jnp.finfo(dtype).tiny))
+    std = var * inv_std
+    x = jnp.minimum(jnp.abs(mean * inv_std), 1e4)  # beyond it the tail is 0 and x^2 might overflow
+    root = exp(-0.25 * x * x)
+    x = jnp.minimum(x, table["x_max"])
+    denominator = polynomial(table["D"], x)
+    # phi = root^2 / sqrt(2 pi) underflows long before var * phi does when var is large, hence `root`.
+    half = INV_SQRT_2PI * root
+    mass = half * polynomial(table["R"], x) / denominator  # times `root`
+    first = half * polynomial(table["M"], x) / denominator  # times `std * root`
+    std_root = std * root
+    tail_mean = std_root * first
+    return _Tail(
+        inv_std=inv_std,
+        root=root,
+        mass=mass * root,
+        mean=tail_mean,
+        var_mass=std_root * (std * mass),
+        mean_product=std_root * ((jnp.abs(mean) + tail_mean) * first),
+    )
+
+
+@jax.custom_jvp
+def rectifier_moments(
+    mean: Float[Array, "*shape"], var: Float[Array, "*shape"]
+) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
+    r"""Mean and variance of max(a, 0) for a ~ N(mean, var), elementwise.
+
+    With :math:`x = |\mu|/\sigma`, tail mean :math:`t = \sigma(\varphi(x) - x\Phi(-x))`:
+    :math:`E = \max(\mu, 0) + t` and :math:`V = v\,\Phi(r) - t(|\mu| + t)`, which subtracts nothing of
+    nearly equal size (the textbook difference of second moment and squared mean loses all digits).
+
+    Parameters
+    ----------
+    mean, var
+        Arrays of equal shape; var >= 0.
+
+    Returns
+    -------
+    tuple of arrays
+        Mean and variance. Relative error of the variance in float32 below 1e-4 wherever its true value
+        is a normal number; never negative; at var = 0 exactly (max(mean, 0), 0).
+
+    Notes
+    -----
+    The partial derivatives are given in closed form. At var = 0 and mean = 0, where dE/dvar is
+    infinite, a huge finite number is returned; at var = 0 and any other mean they are the limits.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> mean, var = rectifier_moments(jnp.array(0.0), jnp.array(1.0))
+    >>> print(f"{mean:.4f} {var:.4f}")
+    0.3989 0.3408
+    """
+    tail = _tail(mean, var)
+    return _rectifier_from_tail(mean, var, tail)
+
+
+def _rectifier_from_tail(mean, var, tail: _Tail):
+    rectified_mean = jnp.maximum(mean, 0) + tail.mean
+    var_above = jnp.where(mean > 0, var - tail.var_mass, tail.var_mass)
+    # The difference is positive; only two flushed subnormal numbers could make it -1e-38.
+    return rectified_mean, jnp.maximum(var_above - tail.mean_product, 0)
+
+
+@rectifier_moments.defjvp
+def _rectifier_moments_jvp(primals, tangents):
+    mean, var = primals
+    dmean, dvar = tangents
+    tail = _tail(mean, var)
+    out_mean, out_var = _rectifier_from_tail(mean, var, tail)
+    above = jnp.where(mean > 0, 1 - tail.mass, tail.mass)  # Phi(r)
+    below = jnp.where(mean > 0, tail.mass, 1 - tail.mass)  # Phi(-r)
+    density = INV_SQRT_2PI * tail.root * tail.root * tail.inv_std  # phi(r) / std
+    return (out_mean, out_var), (
+        above * dmean + 0.5 * density * dvar,
+        2 * out_mean * below * dmean + (above - out_mean * density) * dvar,
+    )
+
+
+@jax.custom_jvp
+def step_probability(
+    mean: Float[Array, "*shape"], var: Float[Array, "*shape"]
+) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
+    """P(a > 0) and P(a <= 0) for a ~ N(mean, var), each accurate however small it is.
+
+    At var = 0 exactly (mean > 0, mean <= 0), with zero derivatives (those of the plain step).
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> above, below = step_probability(jnp.array(-5.0), jnp.array(1.0))
+    >>> print(f"{above:.3e} {below:.3f}")
+    2.867e-07 1.000
+    """
+    far = jnp.where(var > 0, _tail(mean, var).mass, 0.0)
+    positive = mean > 0
+    return jnp.where(positive, 1 - far, far), jnp.where(positive, far, 1 - far)
+
+
+@step_probability.defjvp
+def _step_probability_jvp(primals, tangents):
+    mean, var = primals
+    dmean, dvar = tangents
+    tail = _tail(mean, var)
+    inv_std = jnp.where(var > 0, tail.inv_std, 0.0)
+    density = INV_SQRT_2PI * tail.root * tail.root * inv_std
+    # d Phi(mean / std) = phi (dmean / std - mean dvar / (2 std^3)); the second factor is taken as
+    # (density * r) * inv_std, in which neither part overflows where the product does not.
+    change = density * dmean - 0.5 * (density * (mean * inv_std)) * inv_std * dvar
+    return step_probability(mean, var), (change, -change)
+
+
+def normal_log_density(
+    error: Float[Array, "*shape"], var: Float[Array, "*shape"]
+) -> Float[Array, "*shape"]:
+    """Log-density of N(0, var) at `error`, elementwise.
+
+    At var = 0 it is +inf where the error is 0 and -inf elsewhere, with zero gradients.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> print(f"{normal_log_density(jnp.array(1.0), jnp.array(4.0)):.4f}")
+    -1.7371
+    """
+    safe = jnp.where(var > 0, var, 1.0)
+    density = -0.5 * (LOG_2PI + jnp.log(safe) + error * error / safe)
+    degenerate = jnp.where(error == 0, jnp.inf, -jnp.inf).astype(density.dtype)
+    # NaN variances stay NaN: a comparison with 0 must not turn them into a density.
+    degenerate = jnp.where(jnp.isnan(var), jnp.nan, degenerate)
+    return jnp.where(var > 0, density, degenerate)
+
+
+def square_root(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """Square root whose derivative at 0 is 0 instead of infinite.
+
+    Examples
+    --------
+    >>> import jax
+    >>> float(jax.grad(square_root)(0.0))
+    0.0
+    """
+    positive = x > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, x, 1.0)), jnp.where(x < 0, jnp.nan, 0.0))
+
+
+@functools.cache
+def hermite_nodes(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights with E[f(z)] ~ sum_i w_i f(z_i) for z ~ N(0, 1), exact to degree 2n - 1.
+
+    Examples
+    --------
+    >>> z, w = hermite_nodes(3)
+    >>> round(float(w @ z**4), 12)
+    3.0
+    """
+    nodes, weights = np.polynomial.hermite_e.hermegauss(n)
+    return nodes, weights / weights.sum()
+
+
+@functools.cache
+def legendre_nodes(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights of Gauss-Legendre quadrature on [0, 1].
+
+    Examples
+    --------
+    >>> t, w = legendre_nodes(4)
+    >>> round(float(w @ t**3), 12)
+    0.25
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(n)
+    return 0.5 * (nodes + 1), 0.5 * weights
+
+
+def erf_moments(
+    mean: Float[Array, "*shape"], var: Float[Array, "*shape"]
+) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
+    r"""Mean and variance of erf(a) for a ~ N(mean, var).
+
+    The mean is erf(mean / sqrt(1 + 2 var)). The variance is a difference of two values of Owen's T,
+    :math:`8\,[T(h, 1) - T(h, k)]` with :math:`h = \sqrt2\,\mu/\sqrt{1 + 2v}` and
+    :math:`k = 1/\sqrt{1 + 4v}`, written as one integral over [k, 1] of a positive function, so that it
+    is never negative and loses nothing at small variance.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> mean, var = erf_moments(jnp.array(0.0), jnp.array(0.5))
+    >>> print(f"{mean:.3f} {var:.3f}")  # erf(a) is uniform on (-1, 1) here
+    0.000 0.333
+    """
+    h_squared = 2 * mean**2 / (1 + 2 * var)
+    k = jax.lax.rsqrt(1 + 4 * var)
+    length = 4 * var / ((1 + 4 * var) * (1 + k))  # 1 - k without the cancellation
+    total = jnp.zeros_like(mean)
+    for node, weight in zip(*legendre_nodes(24), strict=True):
+        t_squared = (k + float(node) * length) ** 2
+        total = total + float(weight) * jnp.exp(-0.5 * h_squared * (1 + t_squared)) / (
+            1 + t_squared
+        )
+    return jax.lax.erf(mean * jax.lax.rsqrt(1 + 2 * var)), (4 / math.pi) * length * total

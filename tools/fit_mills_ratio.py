@@ -6,10 +6,10 @@ The rectifier needs two functions of x >= 0 to full *relative* accuracy, however
     M(x) = 1 - x R(x)           (tail mean over phi)     M ~ 1/x^2 for large x
 
 Both are fitted together over one common denominator, so that one division serves both:
-R = P_R / D and M = P_M / D with degrees d-1, d-2 and d, which gives the right decay by construction.
-The fit is a reweighted linear least squares (Sanathanan-Koerner) with Lawson's weights, which drives it
-to the minimax solution of the relative error. All coefficients come out positive, hence evaluating
-them loses nothing to cancellation.
+R = P_R / D and M = P_M / D with degrees d-1, d-2 and d: the right decay by construction.
+The fit is a reweighted linear least squares (Sanathanan-Koerner) with Lawson's weights, which
+drives it to the minimax solution of the relative error. All coefficients come out positive, hence
+evaluating them loses nothing to cancellation.
 
 Run it to print the tables in `src/varprop/numerics.py` (needs mpmath, a few seconds):
 
@@ -30,7 +30,8 @@ def mills(x: mp.mpf) -> tuple[mp.mpf, mp.mpf]:
 def fit(degree: int, x_max: float, iterations: int = 40):
     """Return (worst relative error, P_R, P_M, D), coefficients in ascending order."""
     n_points = 10 * (degree + 1)
-    scale = mp.mpf("0.3")  # t = 1 / (1 + scale x) maps [0, x_max] to where the functions are nearly polynomial
+    # t = 1 / (1 + scale x) maps [0, x_max] to where the functions are nearly polynomial.
+    scale = mp.mpf("0.3")
     t_min = 1 / (1 + scale * x_max)
     cosines = [mp.cos(mp.pi * (i + mp.mpf("0.5")) / n_points) for i in range(n_points)]
     xs = [(1 / ((1 + t_min) / 2 + (1 - t_min) / 2 * c) - 1) / scale for c in cosines]
@@ -80,6 +81,6 @@ if __name__ == "__main__":
         ("float64", 12, 40, 19, 8),
     ):
         worst, *tables = fit(degree, x_max, iterations)
-        print(f"# {name}: degree {degree} on [0, {x_max}], worst relative error {mp.nstr(worst, 3)}")
+        print(f"# {name}: degree {degree} on [0, {x_max}], relative error {mp.nstr(worst, 3)}")
         for label, table in zip(("R", "M", "D"), tables, strict=True):
             print(label, "= (", ", ".join(mp.nstr(c, digits) for c in table), ")")

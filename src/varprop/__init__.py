@@ -1,4 +1,4 @@
-"""varprop: a neural network's whole predictive distribution in one forward pass, with no sampling."""
+"""A neural network's whole predictive distribution in one forward pass, with no sampling."""
 
 from varprop import nn as nn
 from varprop.checking import CheckReport as CheckReport

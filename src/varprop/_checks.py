@@ -40,10 +40,12 @@ def as_float_array(value: Any, name: str, dtype: Any = None) -> Float[Array, "..
             if isinstance(value, np.ndarray | np.floating) and value.dtype.kind == "f":
                 dtype = jax.dtypes.canonicalize_dtype(value.dtype)
         try:
+            if np.iscomplexobj(value):  # NumPy would drop the imaginary part with a mere warning
+                raise TypeError
             return jnp.asarray(value, dtype=dtype)
         except (TypeError, ValueError) as error:
             raise TypeError(
-                f"{name} must be an array of numbers, but is {type(value).__name__}."
+                f"{name} must be an array of real numbers, but is {type(value).__name__}."
             ) from error
     if not jnp.issubdtype(value.dtype, jnp.floating):
         if not (jnp.issubdtype(value.dtype, jnp.integer) or value.dtype == bool):

@@ -1,4 +1,4 @@
-"""`check`: does a layer's analytic form agree with its sampling form?"""
+"""Whether a layer's analytic form agrees with its sampling form: `check`."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class CheckReport:
     cov_z
         The same for the covariances between outputs, shape (..., d, d), or None.
     threshold
-        The largest |z| that sampling error alone exceeds with probability `false_alarm` in the whole
-        check (Bonferroni-corrected over all compared numbers).
+        The largest |z| that sampling error alone exceeds with probability `false_alarm` in the
+        whole check (Bonferroni-corrected over all compared numbers).
     false_alarm
         That probability.
     std_ratio
@@ -49,7 +49,8 @@ class CheckReport:
     def worst(self) -> float:
         """The largest |z| of all."""
         parts = [self.mean_z, self.var_z] + ([] if self.cov_z is None else [self.cov_z])
-        return float(max(np.abs(part).max(initial=0.0) for part in parts))
+        # np.max, not max: a NaN must come out as NaN, which is no agreement.
+        return float(np.max([np.abs(part).max(initial=0.0) for part in parts]))
 
     @property
     def passed(self) -> bool:
@@ -75,7 +76,7 @@ class CheckReport:
 def sample_outputs(
     layer: AbstractLayer, x: Any, key: PRNGKeyArray, n_samples: int, *, batch_size: int = 1000
 ) -> Float[np.ndarray, "n ..."]:
-    """Outputs of `n_samples` independently drawn plain networks, each with its own draw of x.
+    """Return outputs of `n_samples` independently drawn plain networks, each with its own x.
 
     Parameters
     ----------
@@ -139,6 +140,12 @@ def check(
     CheckReport
         Its `passed` says whether the two agree; print it for a summary.
 
+    Notes
+    -----
+    Draws cannot judge a variance that comes from events rarer than about 100 / n_samples, such as
+    that of a rectifier five standard deviations below zero: no draw may see them, and the |z| of
+    the variance is then infinite. Give `var_slack` the size below which a variance does not matter.
+
     Examples
     --------
     >>> import jax, jax.numpy as jnp
@@ -165,7 +172,8 @@ def check(
     rounding = 8 * np.finfo(jnp.dtype(marginals.dtype)).eps
     resolution = rounding * (np.abs(centre) + np.sqrt(sampled_var))
 
-    mean_error = np.sqrt(sampled_var / n_samples)
+    # The larger variance: where no draw saw a rare event, the sampled one would claim certainty.
+    mean_error = np.sqrt(np.maximum(sampled_var, var) / n_samples)
     mean_z = _z(mean - centre, mean_error, mean_slack + resolution)
     var_error = squares.std(axis=0) / np.sqrt(n_samples)
     var_resolution = resolution * (2 * np.sqrt(sampled_var) + resolution)
@@ -204,5 +212,3 @@ def _z(difference: np.ndarray, error: np.ndarray, slack: Any) -> np.ndarray:
     excess = np.sign(difference) * np.maximum(np.abs(difference) - slack, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(excess == 0, 0.0, excess / error)
-
-

@@ -1,12 +1,12 @@
 """Covariance matrices of the form diagonal + weighted outer products, and Gaussian log-densities.
 
-The last layer of Co-FAWN has covariance C = diag(d) + sum_i w_i u_i u_i^T: as many outer products as
-hidden units. Three ways to its log-density live here, and tests compare them:
+The last layer of Co-FAWN has covariance C = diag(d) + sum_i w_i u_i u_i^T: as many outer products
+as hidden units. Three ways to its log-density live here, and tests compare them:
 
 - ``cholesky``: factor the D x D matrix. Best when there are no more outputs than hidden units.
 - ``woodbury``: solve the n x n system instead, cost D n^2 in place of D^3.
-- ``sherman-morrison``: the paper's recursion of n rank-one updates. Kept for comparison; in float32 it
-  loses up to 0.1 nats at a noise of 1e-5.
+- ``sherman-morrison``: the paper's recursion of n rank-one updates. Kept for comparison; in float32
+  it loses up to 0.1 nats at a noise of 1e-5.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class DiagonalPlusLowRank(eqx.Module):
     """The matrix diag(diagonal) + sum_i weight_i factor_i factor_i^T, never formed unless asked.
 
     The weights stand apart from the factors (they are not folded in by a square root) so that a
-    weight of exactly 0, a dead hidden unit, has exact gradients; and so that one factor matrix serves
-    all rows of a batch.
+    weight of exactly 0, a dead hidden unit, has exact gradients; and so that one factor matrix
+    serves all rows of a batch.
 
     Parameters
     ----------
@@ -91,8 +91,9 @@ class DiagonalPlusLowRank(eqx.Module):
         """Return the matrix itself, shape (..., d, d), exactly symmetric."""
         outer = jnp.einsum("...n,...nd,...ne->...de", self.weight, self.factor, self.factor)
         outer = 0.5 * (outer + jnp.swapaxes(outer, -1, -2))
-        return outer + jnp.eye(self.diagonal.shape[-1], dtype=self.dtype) * (
-            self.diagonal[..., None, :]
+        return (
+            outer
+            + jnp.eye(self.diagonal.shape[-1], dtype=self.dtype) * (self.diagonal[..., None, :])
         )
 
     def add_diagonal(self, extra: Float[Array, "*#batch d"]) -> DiagonalPlusLowRank:
@@ -115,8 +116,8 @@ class DiagonalPlusLowRank(eqx.Module):
         error
             Shape (..., d).
         method
-            ``"auto"`` takes ``"woodbury"`` when there are more outputs than outer products, otherwise
-            ``"cholesky"``. The other two need a diagonal that is positive throughout.
+            ``"auto"`` takes ``"woodbury"`` when there are more outputs than outer products,
+            otherwise ``"cholesky"``. The other two need a diagonal that is positive throughout.
 
         Returns
         -------
@@ -153,7 +154,7 @@ def _woodbury_log_density(error, diagonal, weight, factor):
 
 
 def _sherman_morrison_log_density(error, diagonal, weight, factor):
-    # The paper's recursion: A_0 = diag, A_{i+1} = A_i + w_i u_i u_i^T, carrying inverse and log det.
+    # The paper's recursion: A_0 = diag, A_{i+1} = A_i + w_i u_i u_i^T, with inverse and log det.
     def update(carry, term):
         inverse, log_det = carry
         w, u = term
@@ -170,7 +171,7 @@ def _sherman_morrison_log_density(error, diagonal, weight, factor):
 def dense_log_density(
     error: Float[Array, "*batch d"], cov: Float[Array, "*batch d d"]
 ) -> Float[Array, "*batch"]:
-    """Log-density of N(0, cov) at `error` by a Cholesky factor; NaN where cov is not positive definite.
+    """Log-density of N(0, cov) at `error` by a Cholesky factor; NaN unless positive definite.
 
     The derivative is given in closed form (it needs only the precision matrix), which traces to a
     smaller program than differentiating the factorization.
@@ -197,9 +198,7 @@ def _dense_log_density_jvp(primals, tangents):
     precision = jnp.swapaxes(white, -1, -2) @ white
     image = jnp.einsum("...de,...e->...d", precision, error)
     half_log_det = jnp.sum(jnp.log(jnp.diagonal(chol, axis1=-2, axis2=-1)), axis=-1)
-    value = (
-        -0.5 * (error.shape[-1] * LOG_2PI + jnp.sum(error * image, axis=-1)) - half_log_det
-    )
+    value = -0.5 * (error.shape[-1] * LOG_2PI + jnp.sum(error * image, axis=-1)) - half_log_det
     slope = 0.5 * (image[..., :, None] * image[..., None, :] - precision)
     change = jnp.einsum("...de,...de->...", slope, dcov) - jnp.sum(image * derror, axis=-1)
     return value, change

@@ -1,7 +1,7 @@
 """Gaussian and JointGaussian: the only things that flow between layers.
 
-Both are pytrees, so they pass through `jit`, `vmap` and `grad`. The last axis holds the components of
-one row; leading axes, if any, are a batch.
+Both are pytrees, so they pass through `jit`, `vmap` and `grad`. The last axis holds the components
+of one row; leading axes, if any, are a batch.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ class Gaussian(eqx.Module):
     mean
         Any shape.
     var
-        Same shape as the mean, or a scalar for all entries; >= 0. ``None`` means *exactly known*: it
-        is static structure, and whatever takes this value in does no work for its variance.
+        Same shape as the mean, or a scalar for all entries; >= 0. ``None`` means *exactly known*:
+        it is static structure, and whatever takes this value in does no work for its variance.
+        A negative variance is an error; under `jit`, where it cannot be seen, it becomes NaN.
 
     Examples
     --------
@@ -46,6 +47,10 @@ class Gaussian(eqx.Module):
     [4.5, 8.0]
     """
 
+    __array_ufunc__ = (
+        None  # lets `numpy_array + gaussian` come here instead of looping over entries
+    )
+
     mean: Float[Array, "*shape"]
     var: Float[Array, "*shape"] | None
 
@@ -55,6 +60,9 @@ class Gaussian(eqx.Module):
             var = as_float_array(var, "var", self.mean.dtype)
             if var.ndim == 0:
                 var = jnp.broadcast_to(var, self.mean.shape)
+            if not is_concrete(var):
+                # A negative entry could hide in the sums of the next layer; NaN cannot.
+                var = jnp.where(var >= 0, var, jnp.nan)
         self.var = var
 
     def __check_init__(self):
@@ -97,6 +105,8 @@ class Gaussian(eqx.Module):
 
     def __sub__(self, other: Any) -> Gaussian:
         """Difference of independents."""
+        if isinstance(other, JointGaussian):
+            return NotImplemented
         return self + (-as_gaussian(other, self.dtype))
 
     def __rsub__(self, other: Any) -> Gaussian:
@@ -122,7 +132,7 @@ class Gaussian(eqx.Module):
     def affine(
         self, matrix: Float[Array, "n m"], offset: Float[Array, " m"] | None = None
     ) -> Gaussian:
-        """Return the marginals of x @ matrix + offset; `to_joint().affine(...)` keeps the covariance.
+        """Return the marginals of x @ matrix + offset (`to_joint().affine` keeps the covariance).
 
         Parameters
         ----------
@@ -151,7 +161,8 @@ class Gaussian(eqx.Module):
         """
         if self.var is None:
             raise ValueError("var is None: an exactly known value has no density.")
-        density = normal_log_density(as_float_array(y, "y", self.dtype) - self.mean, self.var)
+        error = _error(y, self.mean)
+        density = normal_log_density(error, jnp.broadcast_to(self.var, error.shape))
         return jnp.sum(density, axis=-1) if density.ndim else density
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "..."]:
@@ -180,6 +191,8 @@ class JointGaussian(eqx.Module):
     [[6.0]]
     """
 
+    __array_ufunc__ = None  # as in `Gaussian`
+
     mean: Float[Array, "*batch d"]
     cov: Float[Array, "*batch d d"] | DiagonalPlusLowRank
 
@@ -187,6 +200,8 @@ class JointGaussian(eqx.Module):
         self.mean = as_float_array(mean, "mean")
         if not isinstance(cov, DiagonalPlusLowRank):
             cov = as_float_array(cov, "cov", self.mean.dtype)
+        elif cov.dtype != self.mean.dtype:
+            raise TypeError(f"cov has dtype {cov.dtype}, but the mean has {self.mean.dtype}.")
         self.cov = cov
 
     def __check_init__(self):
@@ -243,8 +258,22 @@ class JointGaussian(eqx.Module):
 
     __radd__ = __add__
 
+    def __neg__(self) -> JointGaussian:
+        """Mirror at zero."""
+        return JointGaussian(-self.mean, self.cov)
+
+    def __sub__(self, other: Any) -> JointGaussian:
+        """Difference of independents."""
+        if not isinstance(other, Gaussian | JointGaussian):
+            other = as_gaussian(other, self.dtype)
+        return self + (-other)
+
+    def __rsub__(self, other: Any) -> JointGaussian:
+        """Difference of independents."""
+        return (-self) + other
+
     def __mul__(self, other: Any) -> JointGaussian:
-        """Elementwise product with an independent Gaussian or JointGaussian, or scaling by an array.
+        """Elementwise product with an independent (joint) Gaussian, or scaling by an array.
 
         The product's mean and covariance are exact; it is not itself Gaussian.
         """
@@ -274,7 +303,9 @@ class JointGaussian(eqx.Module):
         cov = matrix.T @ self.dense_cov() @ matrix
         return JointGaussian(mean, 0.5 * (cov + jnp.swapaxes(cov, -1, -2)))
 
-    def log_prob(self, y: Float[Array, "*batch d"], *, method: Method = "auto") -> Float[Array, "*batch"]:
+    def log_prob(
+        self, y: Float[Array, "*batch d"], *, method: Method = "auto"
+    ) -> Float[Array, "*batch"]:
         """Joint log-density of each row, shape (...).
 
         Parameters
@@ -288,9 +319,10 @@ class JointGaussian(eqx.Module):
         Returns
         -------
         array
-            NaN under `jit` where the covariance is not positive definite; otherwise that is an error.
+            NaN under `jit` where the covariance is not positive definite; otherwise that is an
+            error.
         """
-        error = as_float_array(y, "y", self.dtype) - self.mean
+        error = _error(y, self.mean)
         if isinstance(self.cov, DiagonalPlusLowRank):
             density = self.cov.log_density(error, method)
         elif method in ("auto", "cholesky"):
@@ -310,8 +342,8 @@ class JointGaussian(eqx.Module):
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "..."]:
         """Draw samples of shape `shape` + the shape of the mean.
 
-        By a Cholesky factor; with fewer outer products than outputs by their sum instead, which needs
-        no factorization at all. A singular dense covariance gives NaN.
+        By a Cholesky factor; with fewer outer products than outputs by their sum instead, which
+        needs no factorization at all. A singular dense covariance gives NaN.
         """
         if isinstance(self.cov, DiagonalPlusLowRank):
             n, d = self.cov.factor.shape[-2:]
@@ -333,6 +365,17 @@ class JointGaussian(eqx.Module):
 def as_gaussian(value: Any, dtype: Any = None) -> Gaussian:
     """Return a Gaussian unchanged, and anything else as exactly known values."""
     return value if isinstance(value, Gaussian) else Gaussian(as_float_array(value, "value", dtype))
+
+
+def _error(y: Any, mean: Array) -> Array:
+    y = as_float_array(y, "y", mean.dtype)
+    # Only further leading axes may differ: (n, 1) against (n,) would silently become (n, n).
+    if y.shape[y.ndim - mean.ndim :] != mean.shape:
+        raise ValueError(
+            f"y has shape {y.shape}, but the mean has {mean.shape}: y needs the same shape, with "
+            "any number of axes before it."
+        )
+    return y - mean
 
 
 def _broadcast(var: Array | None, like: Array) -> Array | None:

@@ -1,7 +1,7 @@
 """Which arrays of a model are learned.
 
-Every floating array in a model is a parameter unless the class that holds it declares the field with
-`constant()`: a dropout rate or a grid of a table is data, not something to train.
+Every floating array in a model is a parameter unless the class that holds it declares the field
+with `constant()`: a dropout rate or a grid of a table is data, not something to train.
 """
 
 from __future__ import annotations

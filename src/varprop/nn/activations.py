@@ -29,7 +29,7 @@ from varprop.parameters import constant
 
 
 class AbstractActivation(AbstractLayer):
-    """A scalar function applied to each component. Authors give `__call__` and `uncertain_moments`."""
+    """A scalar function of each component. Authors give `__call__` and `uncertain_moments`."""
 
     @abstractmethod
     def __call__(self, x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
@@ -124,7 +124,7 @@ class LeakyReLU(AbstractActivation):
         slope = self.negative_slope.astype(mean.dtype)
         up, up_var = rectifier_moments(mean, var)
         down, down_var = rectifier_moments(-mean, var)
-        # f = max(a, 0) - slope max(-a, 0); the halves' product is 0, so their covariance is -up * down.
+        # f = max(a, 0) - slope max(-a, 0); the halves' product is 0, hence their covariance.
         cross = 2 * slope * up * down
         # For negative slopes the cross term is negative: rounding may go below 0 by an ulp.
         return up - slope * down, jnp.maximum(up_var + slope**2 * down_var + cross, 0)
@@ -208,8 +208,9 @@ class Sigmoid(AbstractActivation):
     """The logistic sigmoid 1 / (1 + exp(-a)), by an approximation.
 
     Over means in [-50, 50] and standard deviations in [0, 100] the mean is off by at most 1e-6 and
-    the variance by at most 3e-6 (absolute, float64; float32 adds its rounding, about 3e-7). Exact at
-    var = 0. The better known probit approximation sigmoid(m / sqrt(1 + pi v / 8)) is off by 0.019.
+    the variance by at most 3e-6 (absolute, float64; float32 adds its rounding, about 3e-7). Exact
+    at var = 0. The better known probit approximation sigmoid(m / sqrt(1 + pi v / 8)) is off by
+    0.019.
 
     Examples
     --------
@@ -231,8 +232,8 @@ class Sigmoid(AbstractActivation):
 class Tanh(AbstractActivation):
     """The hyperbolic tangent, as 2 sigmoid(2 a) - 1.
 
-    Over means in [-25, 25] and standard deviations in [0, 50] the mean is off by at most 2e-6 and the
-    variance by at most 1.2e-5 (absolute, float64; float32 adds about 1e-6). Exact at var = 0.
+    Over means in [-25, 25] and standard deviations in [0, 50] the mean is off by at most 2e-6 and
+    the variance by at most 1.2e-5 (absolute, float64; float32 adds about 1e-6). Exact at var = 0.
 
     Examples
     --------

@@ -16,8 +16,9 @@ PlainLayer = Callable[[Float[Array, "*batch n"]], Float[Array, "*batch m"]]
 class AbstractLayer(eqx.Module):
     """A random function of a vector, given twice (the twin rule).
 
-    `moments` pushes mean and variance through in closed form; `sample` draws one plain deterministic
-    function. `varprop.check(layer, x, key)` compares the two, for your own layers as well.
+    `moments` pushes mean and variance through in closed form; `sample` draws one plain
+    deterministic function. `varprop.check(layer, x, key)` compares the two, for your own layers as
+    well.
     """
 
     @abstractmethod

@@ -1,7 +1,7 @@
 """Rules for any scalar function: quadrature, the unscented transform, Monte Carlo, a table.
 
-The integral over one component is one-dimensional, so many approximations will do. All of these give
-variances that cannot be negative. GELU, SiLU and softplus come with quadrature out of the box.
+The integral over one component is one-dimensional, so many approximations will do. All of these
+give variances that cannot be negative. GELU, SiLU and softplus come with quadrature out of the box.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class AbstractHermite(AbstractNodes):
 class GaussHermite(AbstractHermite):
     """Any scalar function, by Gauss-Hermite quadrature.
 
-    Spectrally accurate for smooth functions whose features are wider than the standard deviation; for
-    a kink the error falls as 1 / n_nodes.
+    Spectrally accurate for smooth functions whose features are wider than the standard deviation;
+    for a kink the error falls as 1 / n_nodes.
 
     Parameters
     ----------
@@ -95,8 +95,8 @@ class Unscented(AbstractNodes):
     function
         Maps an array to an array of the same shape, elementwise.
     kappa
-        Spread of the outer points, mean +- sqrt(1 + kappa) std; >= 0. At 2 it matches the Gaussian's
-        fourth moment and equals Gauss-Hermite with three nodes.
+        Spread of the outer points, mean +- sqrt(1 + kappa) std; >= 0. At 2 it matches the
+        Gaussian's fourth moment and equals Gauss-Hermite with three nodes.
 
     Examples
     --------
@@ -128,7 +128,8 @@ class MonteCarlo(AbstractNodes):
     """Any scalar function, by fixed random draws shared by all units.
 
     The draws are made once, in antithetic pairs, so results are deterministic and differentiable.
-    The standard error of the mean is at most std(f) / sqrt(n_samples).
+    The standard error of the mean is at most std(f) sqrt(2 / n_samples), which even functions
+    reach; for monotonic ones it is below std(f) / sqrt(n_samples).
 
     Parameters
     ----------
@@ -172,8 +173,8 @@ class Table(AbstractActivation):
     """Any scalar function, by a table over mean and standard deviation and linear interpolation.
 
     What is tabulated is the change of the mean, E[f(a)] - f(mean), and the variance's ratio
-    V[f(a)] / var, so that a variance of 0 gives exactly the plain function. Asked outside its range it
-    raises an error; under `jit`, where values cannot be seen, it gives NaN.
+    V[f(a)] / var, so that a variance of 0 gives exactly the plain function. Asked outside its range
+    it raises an error; under `jit`, where values cannot be seen, it gives NaN.
 
     Parameters
     ----------
@@ -228,7 +229,9 @@ class Table(AbstractActivation):
         # The ratio at std = 0 is the limit f'(mean)^2, which a small std stands in for.
         stds[0] = 1e-3 * stds[1]
         grid_mean, grid_std = (jnp.asarray(g) for g in np.meshgrid(means, stds, indexing="ij"))
-        mean, var = GaussHermite(function, n_nodes=n_nodes).uncertain_moments(grid_mean, grid_std**2)
+        mean, var = GaussHermite(function, n_nodes=n_nodes).uncertain_moments(
+            grid_mean, grid_std**2
+        )
         self.function = function
         self.low, self.high, self.std_max = (jnp.asarray(float(v)) for v in (low, high, std_max))
         self.mean_change = (mean - function(grid_mean)).at[:, 0].set(0.0)

@@ -1,7 +1,7 @@
 """Noise processes: what corrupts inputs, hidden units, weights or biases.
 
-A noise process is a layer, so on inputs and hidden units it stands in a `Sequential`; on weights and
-biases it is an argument of `Dense`. One of your own:
+A noise process is a layer, so on inputs and hidden units it stands in a `Sequential`; on weights
+and biases it is an argument of `Dense`. One of your own:
 
 >>> import jax, jax.numpy as jnp
 >>> from varprop import Gaussian
@@ -51,7 +51,8 @@ class AbstractNoise(AbstractLayer):
 class Corruption(eqx.Module):
     """One draw of a noise process on the units of a layer: a plain deterministic function.
 
-    All rows of a batch see the same draw (one thinned network); `vmap` over keys gives each its own.
+    All rows of a batch see the same draw (one thinned network); `vmap` over keys gives each its
+    own.
     """
 
     noise: AbstractNoise
@@ -62,7 +63,9 @@ class Corruption(eqx.Module):
         rows = x.reshape(-1, x.shape[-1])
         # A unit's noise must not depend on how many rows there are, hence one draw per row with the
         # same key rather than one draw for the whole array.
-        return eqx.filter_vmap(self.noise.corrupt, in_axes=(None, 0))(self.key, rows).reshape(x.shape)
+        return eqx.filter_vmap(self.noise.corrupt, in_axes=(None, 0))(self.key, rows).reshape(
+            x.shape
+        )
 
 
 def _eps_moments(eps: AbstractVariable, dtype: Any) -> Gaussian:
@@ -206,7 +209,5 @@ class GaussianWeightNoise(AbstractAdditive):
 
 def _kept(rate: Any, rescale: bool) -> Bernoulli:
     rate = jnp.asarray(rate, jnp.result_type(float))
-    check_all(
-        (rate >= 0) & (rate < 1), rate, "rate must lie in [0, 1), but is {value:g}{where}."
-    )
+    check_all((rate >= 0) & (rate < 1), rate, "rate must lie in [0, 1), but is {value:g}{where}.")
     return Bernoulli(1 - rate, 1 / (1 - rate) if rescale else 1.0)

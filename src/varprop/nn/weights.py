@@ -110,17 +110,20 @@ class GaussianWeights(AbstractWeights[Gaussian]):
     def kl(self, prior: Gaussian) -> Float[Array, ""]:
         """KL[q || prior] in closed form, summed; the prior broadcasts against the weights.
 
-        The prior's variance must be positive.
+        The prior's variance must be positive; under `jit` one of 0 gives NaN.
         """
         if not isinstance(prior, Gaussian) or prior.var is None:
+            given = "a point" if isinstance(prior, Gaussian) else type(prior).__name__
             raise TypeError(
                 "prior must be a Gaussian with a variance: the KL of Gaussian weights to "
-                f"{'a point' if isinstance(prior, Gaussian) else type(prior).__name__} is not finite."
+                f"{given} is not finite."
             )
-        # The ratio of variances is exp of a difference of logs, so that neither can overflow alone.
+        check_positive(prior.var, "the prior's var")
+        # The ratio of variances is exp of a difference of logs, so that neither can overflow alone;
+        # expm1 keeps the digits where posterior and prior nearly agree.
         log_ratio = 2 * self.log_std - jnp.log(prior.var)
         shift = (self.mean - prior.mean) ** 2 / prior.var
-        return 0.5 * jnp.sum(jnp.exp(log_ratio) - 1 - log_ratio + shift)
+        return 0.5 * jnp.sum(jnp.expm1(log_ratio) - log_ratio + shift)
 
 
 class BernoulliWeights(AbstractWeights[Bernoulli]):
@@ -133,15 +136,15 @@ class BernoulliWeights(AbstractWeights[Bernoulli]):
     p
         Probabilities in (0, 1), any shape.
     scale
-        The scaler s > 0: a scalar shared by all weights (one per layer, the default), or an array of
-        the shape of p (one per weight).
+        The scaler s > 0: a scalar shared by all weights (one per layer, the default), or an array
+        of the shape of p (one per weight).
 
     Examples
     --------
     >>> import jax.numpy as jnp
     >>> weights = BernoulliWeights(jnp.full((3, 2), 0.75), 2.0)
-    >>> weights.moments().mean[0, 0].item(), weights.moments().var[0, 0].item()
-    (0.5, 0.75)
+    >>> print(f"{weights.moments().mean[0, 0]:.3f} {weights.moments().var[0, 0]:.3f}")
+    0.500 0.750
     >>> weights.n_parameters  # six probabilities and one scale
     7
     """
@@ -172,12 +175,12 @@ class BernoulliWeights(AbstractWeights[Bernoulli]):
         per_weight: bool = False,
         dtype: Any = None,
     ) -> BernoulliWeights:
-        """Draw a start: logits from N(0, logit_scale^2), scalers such that units start at order `scale`.
+        """Draw a start: logits from N(0, logit_scale^2), scalers so that units have order `scale`.
 
         Parameters
         ----------
         key, shape
-            As usual; the first axis is the fan-in.
+            As usual; the last of two axes is the fan-in.
         logit_scale
             Spread of the logits.
         scale
@@ -190,7 +193,7 @@ class BernoulliWeights(AbstractWeights[Bernoulli]):
         """
         dtype = jnp.result_type(float) if dtype is None else dtype
         logit = logit_scale * jax.random.normal(key, shape, dtype)
-        fan_in = shape[0] if len(shape) > 1 else 1
+        fan_in = shape[-1] if len(shape) > 1 else 1
         start = jnp.asarray(scale / fan_in**0.5, dtype)
         return cls(jax.nn.sigmoid(logit), jnp.full(shape, start) if per_weight else start)
 
@@ -267,7 +270,7 @@ class PointWeights(AbstractWeights[None]):
         return self.value
 
     def kl(self, prior: None = None) -> Float[Array, ""]:
-        """Return 0: a point has no finite KL to a density, so it brings no prior and pays nothing."""
+        """Return 0: a point has no finite KL to a density, so it has no prior and pays nothing."""
         if prior is not None:
             raise TypeError(
                 "prior must be None: the KL of point weights to a density is not finite."

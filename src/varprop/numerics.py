@@ -1,14 +1,14 @@
 """Float-safe scalar maths: the Gaussian tail, the rectifier's moments, log-densities.
 
-Everything here is elementwise, works in float32 and float64 (following its inputs), and gives no NaN
-in value or gradient for any finite mean and any variance >= 0, zero included.
+Everything here is elementwise, works in float32 and float64 (following its inputs), and gives no
+NaN in value or gradient for any finite mean and any variance >= 0, zero included.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,10 +19,11 @@ INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
 LOG_2PI = math.log(2.0 * math.pi)
 
 # Mills's ratio R(x) = Phi(-x) / phi(x) = R / D and M(x) = 1 - x R(x) = M / D for x >= 0, ascending
-# coefficients, made by tools/fit_mills_ratio.py. Worst relative error 1.1e-8 on [0, 18] (float32, whose
-# tail underflows at 15.4 even when scaled by a variance of 1e12) and 2e-18 on [0, 40] (float64).
-_TAIL_32 = {
-    "x_max": 18.0,
+# coefficients, made by tools/fit_mills_ratio.py. Worst relative error 1.1e-8 on [0, 18] (float32,
+# whose tail underflows at 15.4 even when scaled by a variance of 1e12) and 2e-18 on [0, 40]
+# (float64).
+_TAIL_32: dict[str, Any] = {
+    "x_max": 15.9,
     "R": (1.253314123, 1.42826575, 0.77778606, 0.2464315965, 0.04568800345, 0.004183068514),
     "M": (0.9999999891, 0.6841608839, 0.238207074, 0.04568294548, 0.004183145355),
     "D": (
@@ -35,8 +36,8 @@ _TAIL_32 = {
         0.004183067426,
     ),
 }
-_TAIL_64 = {
-    "x_max": 40.0,
+_TAIL_64: dict[str, Any] = {
+    "x_max": 38.0,
     "R": (
         1.253314137315500249,
         2.299640891267344374,
@@ -81,78 +82,83 @@ _TAIL_64 = {
     ),
 }
 
-# 2**f on [-1/2, 1/2]; relative error 4e-9.
-_EXP2 = (1.0, 0.69314718, 0.2402265, 0.05550411, 0.00961812, 0.0013333558, 0.000154035304)
-_ROUND_TO_INTEGER = 1.5 * 2.0**23  # adding it to a small float32 leaves the integer in the low bits
+# float32 carries exp(-x^2 / 2) times 2^64, so that products with a large variance are formed before
+# anything underflows; beyond x_max even those are below the smallest normal number.
+_KEEP_32 = 2.0**64
+
+# 2^f on [-1/2, 1/2]; relative error 2e-7 (at f = 0 it is exact).
+_EXP2 = (1.0, 0.693147181, 0.240226507, 0.0555041087, 0.00961812911, 0.00133335581)
 
 
-def polynomial(coefficients: tuple[float, ...], x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Evaluate a polynomial with ascending coefficients by Horner's rule."""
-    value = jnp.full_like(x, coefficients[-1])
+def polynomial(
+    coefficients: tuple[float, ...], x: Float[Array, "*shape"], scale: float = 1.0
+) -> Float[Array, "*shape"]:
+    """Evaluate scale times a polynomial with ascending coefficients by Horner's rule."""
+    value = jnp.full_like(x, scale * coefficients[-1])
     for coefficient in coefficients[-2::-1]:
-        value = value * x + coefficient
+        value = value * x + scale * coefficient
     return value
 
 
 @jax.custom_jvp
-def _exp_of_nonpositive(z: Float[Array, "..."]) -> Float[Array, "..."]:
-    """exp(z) for z <= 0 in float32, saturating at 1e-38 (below it, 0 would do as well).
+def _kept_bell(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """exp(-x^2 / 2) for 0 <= x <= x_max, times 2^64 in float32.
 
-    XLA's own `exp` took a quarter of a training step on the CPU. Two to the integer part is made from
-    the bits of the float; the last operation is a division because XLA keeps the result of a division
-    in memory, but computes the result of a product anew in each of its consumers.
+    XLA's own `exp` took a quarter of a training step on the CPU; here two to the integer part is made
+    from the bits of the float. The rounded exponent must be read from the bits: the usual float
+    subtraction (z + c) - c is simplified away by the compiler.
     """
-    exponent = jnp.maximum(z * math.log2(math.e), -126.0)
-    shifted = exponent + _ROUND_TO_INTEGER
-    fraction = exponent - (shifted - _ROUND_TO_INTEGER)
-    bits = (127 << 23) - (jax.lax.bitcast_convert_type(shifted, jnp.int32) << 23)
-    return polynomial(_EXP2, fraction) / jax.lax.bitcast_convert_type(bits, jnp.float32)
+    if x.dtype != jnp.float32:
+        return jnp.exp(-0.5 * x * x)
+    bits = jax.lax.bitcast_convert_type
+    z = x * x * (-0.5 / math.log(2))
+    rounded = bits(z + 1.5 * 2.0**23, jnp.int32)
+    fraction = z - (rounded - 0x4B400000).astype(jnp.float32)
+    return polynomial(_EXP2, fraction) / bits(((127 - 64) << 23) - (rounded << 23), jnp.float32)
 
 
-@_exp_of_nonpositive.defjvp
-def _exp_of_nonpositive_jvp(primals, tangents):
-    value = _exp_of_nonpositive(*primals)
-    return value, value * tangents[0]
+@_kept_bell.defjvp
+def _kept_bell_jvp(primals, tangents):
+    value = _kept_bell(*primals)
+    return value, -primals[0] * value * tangents[0]
 
 
 class _Tail(NamedTuple):
-    """What the far side of zero contributes to max(a, 0), or to max(-a, 0), for a ~ N(mean, var)."""
+    """What the far side of zero contributes, for a ~ N(mean, var) and x = |mean| / std.
 
-    inv_std: Float[Array, "..."]  # 1 / sqrt(var), finite also at var = 0
-    root: Float[Array, "..."]  # exp(-x^2 / 4) with x = |mean| / std, so that phi(x) ~ root^2
-    mass: Float[Array, "..."]  # Phi(-x)
-    mean: Float[Array, "..."]  # std (phi(x) - x Phi(-x)), the mean of what lies beyond zero
-    # Products that are normal numbers where one of their factors underflows:
-    var_mass: Float[Array, "..."]  # var * Phi(-x)
-    mean_product: Float[Array, "..."]  # the tail's mean times (|mean| + the tail's mean)
+    XLA on the CPU computes cheap results anew in each consumer, but keeps those that end in a division
+    or a square root. The four arrays here each end in one, and all the rest is a few products away.
+    """
+
+    inv_std: Float[Array, "..."]  # 1 / std, finite also at var = 0
+    bell: Float[Array, "..."]  # exp(-x^2 / 2) / keep
+    mass: Float[Array, "..."]  # Phi(-x) / keep, with the sign of the mean
+    mean: Float[Array, "..."]  # std (phi(x) - x Phi(-x)) / keep, the mean of what lies beyond zero
+    keep: float
 
 
 def _tail(mean: Float[Array, "..."], var: Float[Array, "..."]) -> _Tail:
-    dtype = mean.dtype
-    table = _TAIL_64 if dtype == jnp.float64 else _TAIL_32
-    exp = jnp.exp if dtype != jnp.float32 else _exp_of_nonpositive
-    # The floor stands inside the square root only: products below use var itself, so that var = 0
-    # gives exactly the plain rectifier.
-    inv_std = jax.lax.rsqrt(jnp.maximum(var, jnp.finfo(dtype).tiny))
-    std = var * inv_std
-    x = jnp.minimum(jnp.abs(mean * inv_std), 1e4)  # beyond it the tail is 0 and x^2 might overflow
-    root = exp(-0.25 * x * x)
-    x = jnp.minimum(x, table["x_max"])
-    denominator = polynomial(table["D"], x)
-    # phi = root^2 / sqrt(2 pi) underflows long before var * phi does when var is large, hence `root`.
-    half = INV_SQRT_2PI * root
-    mass = half * polynomial(table["R"], x) / denominator  # times `root`
-    first = half * polynomial(table["M"], x) / denominator  # times `std * root`
-    std_root = std * root
-    tail_mean = std_root * first
-    return _Tail(
-        inv_std=inv_std,
-        root=root,
-        mass=mass * root,
-        mean=tail_mean,
-        var_mass=std_root * (std * mass),
-        mean_product=std_root * ((jnp.abs(mean) + tail_mean) * first),
-    )
+    fit = _TAIL_64 if mean.dtype == jnp.float64 else _TAIL_32
+    # The floor stands inside the square root only: products use var itself, so that var = 0 gives
+    # exactly the plain rectifier. `where` instead of max and min also keeps a NaN a NaN.
+    tiny = float(jnp.finfo(var.dtype).tiny)
+    inv_std = jax.lax.rsqrt(jnp.where(var < tiny, tiny, var))
+    x = jnp.abs(mean * inv_std)
+    x = jnp.where(x > fit["x_max"], fit["x_max"], x)
+    bell = _kept_bell(x)
+    denominator = polynomial(fit["D"], x)
+    mass = jnp.where(mean > 0, bell, -bell) * polynomial(fit["R"], x, INV_SQRT_2PI) / denominator
+    tail_mean = (var * inv_std) * bell * polynomial(fit["M"], x, INV_SQRT_2PI) / denominator
+    keep = 1 / _KEEP_32 if mean.dtype == jnp.float32 else 1.0
+    return _Tail(inv_std, bell, mass, tail_mean, keep)
+
+
+def _rectified(mean, var, tail: _Tail):
+    out_mean = jnp.maximum(mean, 0) + tail.mean * tail.keep
+    lost = var * tail.mass + tail.mean * (jnp.abs(mean) + tail.mean * tail.keep)
+    out_var = jnp.where(mean > 0, var, 0) - lost * tail.keep
+    # The difference is positive but for rounding of numbers near the smallest there are.
+    return out_mean, jnp.maximum(out_var, 0)
 
 
 @jax.custom_jvp
@@ -188,15 +194,7 @@ def rectifier_moments(
     >>> print(f"{mean:.4f} {var:.4f}")
     0.3989 0.3408
     """
-    tail = _tail(mean, var)
-    return _rectifier_from_tail(mean, var, tail)
-
-
-def _rectifier_from_tail(mean, var, tail: _Tail):
-    rectified_mean = jnp.maximum(mean, 0) + tail.mean
-    var_above = jnp.where(mean > 0, var - tail.var_mass, tail.var_mass)
-    # The difference is positive; only two flushed subnormal numbers could make it -1e-38.
-    return rectified_mean, jnp.maximum(var_above - tail.mean_product, 0)
+    return _rectified(mean, var, _tail(mean, var))
 
 
 @rectifier_moments.defjvp
@@ -204,13 +202,13 @@ def _rectifier_moments_jvp(primals, tangents):
     mean, var = primals
     dmean, dvar = tangents
     tail = _tail(mean, var)
-    out_mean, out_var = _rectifier_from_tail(mean, var, tail)
-    above = jnp.where(mean > 0, 1 - tail.mass, tail.mass)  # Phi(r)
-    below = jnp.where(mean > 0, tail.mass, 1 - tail.mass)  # Phi(-r)
-    density = INV_SQRT_2PI * tail.root * tail.root * tail.inv_std  # phi(r) / std
+    out_mean, out_var = _rectified(mean, var, tail)
+    above = jnp.where(mean > 0, 1, 0) - tail.mass * tail.keep  # Phi(r)
+    below = jnp.where(mean > 0, tail.mass, 1 / tail.keep + tail.mass)  # Phi(-r) / keep
+    density = tail.bell * tail.inv_std * (INV_SQRT_2PI * tail.keep)  # phi(r) / std
     return (out_mean, out_var), (
         above * dmean + 0.5 * density * dvar,
-        2 * out_mean * below * dmean + (above - out_mean * density) * dvar,
+        out_mean * below * (2 * tail.keep) * dmean + (above - out_mean * density) * dvar,
     )
 
 
@@ -229,7 +227,8 @@ def step_probability(
     >>> print(f"{above:.3e} {below:.3f}")
     2.867e-07 1.000
     """
-    far = jnp.where(var > 0, _tail(mean, var).mass, 0.0)
+    tail = _tail(mean, var)
+    far = jnp.where(var > 0, jnp.abs(tail.mass) * tail.keep, 0.0)
     positive = mean > 0
     return jnp.where(positive, 1 - far, far), jnp.where(positive, far, 1 - far)
 
@@ -240,10 +239,12 @@ def _step_probability_jvp(primals, tangents):
     dmean, dvar = tangents
     tail = _tail(mean, var)
     inv_std = jnp.where(var > 0, tail.inv_std, 0.0)
-    density = INV_SQRT_2PI * tail.root * tail.root * inv_std
+    density = tail.bell * inv_std * (INV_SQRT_2PI * tail.keep)
     # d Phi(mean / std) = phi (dmean / std - mean dvar / (2 std^3)); the second factor is taken as
-    # (density * r) * inv_std, in which neither part overflows where the product does not.
-    change = density * dmean - 0.5 * (density * (mean * inv_std)) * inv_std * dvar
+    # (density * r) * inv_std, in which neither part overflows where the product does not. The bound
+    # on r, beyond which the density is 0, keeps 0 * inf out.
+    r = jnp.clip(mean * inv_std, -1e4, 1e4)
+    change = density * dmean - 0.5 * (density * r) * inv_std * dvar
     return step_probability(mean, var), (change, -change)
 
 
@@ -252,7 +253,8 @@ def normal_log_density(
 ) -> Float[Array, "*shape"]:
     """Log-density of N(0, var) at `error`, elementwise.
 
-    At var = 0 it is +inf where the error is 0 and -inf elsewhere, with zero gradients.
+    At var = 0 it is +inf where the error is 0 and -inf elsewhere, with zero gradients; at a negative
+    variance it is NaN.
 
     Examples
     --------
@@ -263,9 +265,8 @@ def normal_log_density(
     safe = jnp.where(var > 0, var, 1.0)
     density = -0.5 * (LOG_2PI + jnp.log(safe) + error * error / safe)
     degenerate = jnp.where(error == 0, jnp.inf, -jnp.inf).astype(density.dtype)
-    # NaN variances stay NaN: a comparison with 0 must not turn them into a density.
-    degenerate = jnp.where(jnp.isnan(var), jnp.nan, degenerate)
-    return jnp.where(var > 0, density, degenerate)
+    # Negative and NaN variances: a comparison with 0 must not turn them into a density.
+    return jnp.where(var > 0, density, jnp.where(var == 0, degenerate, jnp.nan))
 
 
 def square_root(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
@@ -278,7 +279,8 @@ def square_root(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     0.0
     """
     positive = x > 0
-    return jnp.where(positive, jnp.sqrt(jnp.where(positive, x, 1.0)), jnp.where(x < 0, jnp.nan, 0.0))
+    root = jnp.sqrt(jnp.where(positive, x, 1.0))
+    return jnp.where(positive, root, jnp.where(x == 0, 0.0, jnp.nan))
 
 
 @functools.cache
@@ -316,8 +318,8 @@ def erf_moments(
 
     The mean is erf(mean / sqrt(1 + 2 var)). The variance is a difference of two values of Owen's T,
     :math:`8\,[T(h, 1) - T(h, k)]` with :math:`h = \sqrt2\,\mu/\sqrt{1 + 2v}` and
-    :math:`k = 1/\sqrt{1 + 4v}`, written as one integral over [k, 1] of a positive function, so that it
-    is never negative and loses nothing at small variance.
+    :math:`k = 1/\sqrt{1 + 4v}`, written as one integral over [k, 1] of a positive function, so that
+    it is never negative and loses nothing at small variance.
 
     Examples
     --------

@@ -1,0 +1,166 @@
+"""What training minimizes: VI, ROPD, sampled VI, maximum likelihood; and the scaling of the KL, once.
+
+Every objective is minus a sum over the N training rows plus, if it is regularized, one KL divergence:
+
+    L = -sum_i w_i l_i + kl_weight * KL,        reported per row, L / W with W = sum_i w_i.
+
+A minibatch b of an epoch with B batches estimates it by
+
+    L_b / W = -(B / W) sum_{i in b} w_i l_i + kl_weight * KL / W,
+
+so that the mean of the estimates over an epoch's batches is exactly L / W, however the last batch is
+filled and whatever the sample weights: a weight of 2 is the row twice, a weight of 0 is no row.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from varprop.model import Model
+from varprop.moments import Gaussian
+
+
+class AbstractObjective(eqx.Module):
+    """The data's part of an objective; authors give `log_likelihood`."""
+
+    regularized: eqx.AbstractClassVar[bool]
+
+    @abstractmethod
+    def log_likelihood(
+        self, model: Model, x: Gaussian, y: Float[Array, " d"], key: PRNGKeyArray
+    ) -> Float[Array, ""]:
+        """Return what one row contributes: x of shape (inputs,), y of shape (d,).
+
+        All rows of a batch are given the same key.
+        """
+
+
+class VI(AbstractObjective):
+    """Variational inference with the expected log-likelihood in closed form (FAWN-VI).
+
+    Examples
+    --------
+    >>> VI().regularized
+    True
+    """
+
+    regularized: ClassVar[bool] = True
+
+    def log_likelihood(self, model, x, y, key):
+        """E[log p(y | f)] with the propagated mean and variance of f."""
+        return model.likelihood.expected_log_prob(model.network.moments(x), y)
+
+
+class ROPD(AbstractObjective):
+    """Regularized optimization of the predictive distribution (FAWN-ROPD).
+
+    Examples
+    --------
+    >>> ROPD().regularized
+    True
+    """
+
+    regularized: ClassVar[bool] = True
+
+    def log_likelihood(self, model, x, y, key):
+        """Log-density of the propagated predictive distribution."""
+        return model.likelihood.log_predictive(model.network.moments(x), y)
+
+
+class SampledVI(AbstractObjective):
+    """Variational inference by sampling weights (Graves 2011, adaptive weight noise).
+
+    Each step draws `n_samples` networks, shared by the rows of the batch, with the reparametrization
+    of the Gaussian weights.
+
+    Parameters
+    ----------
+    n_samples
+        Networks drawn per step.
+
+    Examples
+    --------
+    >>> SampledVI(n_samples=4).n_samples
+    4
+    """
+
+    n_samples: int = eqx.field(static=True, default=1, kw_only=True)
+    regularized: ClassVar[bool] = True
+
+    def __check_init__(self):
+        if self.n_samples < 1:
+            raise ValueError(f"n_samples must be at least 1, but is {self.n_samples}.")
+
+    def log_likelihood(self, model, x, y, key):
+        """Average of log p(y | f) over sampled networks (and sampled inputs, if uncertain)."""
+
+        def one(key):
+            network_key, input_key = jax.random.split(key)
+            f = model.network.sample(network_key)(x.sample(input_key))
+            return model.likelihood.expected_log_prob(Gaussian(f), y)
+
+        return jnp.mean(jax.vmap(one)(jax.random.split(key, self.n_samples)), axis=0)
+
+
+class MaximumLikelihood(AbstractObjective):
+    """Plain maximum likelihood of the predictive distribution: no prior, no KL; for reference.
+
+    With `PointWeights` it trains an ordinary network with a learned noise level.
+
+    Examples
+    --------
+    >>> MaximumLikelihood().regularized
+    False
+    """
+
+    regularized: ClassVar[bool] = False
+
+    def log_likelihood(self, model, x, y, key):
+        """Log-density of the propagated predictive distribution."""
+        return model.likelihood.log_predictive(model.network.moments(x), y)
+
+
+def batch_loss(
+    objective: AbstractObjective,
+    model: Model,
+    x: Gaussian,
+    y: Float[Array, "d n"],
+    weight: Float[Array, " n"],
+    *,
+    key: PRNGKeyArray,
+    kl_weight: Float[Array, ""],
+    n_batches: Float[Array, ""],
+    total_weight: Float[Array, ""],
+) -> Float[Array, ""]:
+    """Estimate the objective per unit of weight from one batch (see the module's docstring).
+
+    Parameters
+    ----------
+    objective, model
+        What to evaluate.
+    x, y, weight
+        The batch, one row per *column*: shapes (inputs, n), (d, n) and (n,). See
+        `varprop.nn.layers.apply_weight` for why. Rows of weight 0 are padding.
+    key
+        For objectives that sample.
+    kl_weight
+        Factor of the KL divergence; 1 is the paper's.
+    n_batches
+        Batches per epoch.
+    total_weight
+        Sum of the weights of all training rows.
+    """
+    rows = jax.vmap(
+        lambda x, y: objective.log_likelihood(model, x, y, key), in_axes=-1, out_axes=-1
+    )(x, y)
+    # Padding may hold anything, so it is selected away, not only multiplied by 0.
+    data = -jnp.sum(jnp.where(weight > 0, weight * rows, 0.0)) * (n_batches / total_weight)
+    if not objective.regularized:
+        return data
+    return data + model.prior.kl(model.network) * (kl_weight / total_weight)

@@ -30,6 +30,8 @@ class AbstractObjective(eqx.Module):
     """The data's part of an objective; authors give `log_likelihood`."""
 
     regularized: eqx.AbstractClassVar[bool]
+    #: Whether `log_likelihood` uses its key, so that the objective is known only up to sampling error.
+    sampled: eqx.AbstractClassVar[bool]
 
     @abstractmethod
     def log_likelihood(
@@ -51,6 +53,7 @@ class VI(AbstractObjective):
     """
 
     regularized: ClassVar[bool] = True
+    sampled: ClassVar[bool] = False
 
     def log_likelihood(self, model, x, y, key):
         """E[log p(y | f)] with the propagated mean and variance of f."""
@@ -67,6 +70,7 @@ class ROPD(AbstractObjective):
     """
 
     regularized: ClassVar[bool] = True
+    sampled: ClassVar[bool] = False
 
     def log_likelihood(self, model, x, y, key):
         """Log-density of the propagated predictive distribution."""
@@ -92,6 +96,7 @@ class SampledVI(AbstractObjective):
 
     n_samples: int = eqx.field(static=True, default=1, kw_only=True)
     regularized: ClassVar[bool] = True
+    sampled: ClassVar[bool] = True
 
     def __check_init__(self):
         if self.n_samples < 1:
@@ -120,6 +125,7 @@ class MaximumLikelihood(AbstractObjective):
     """
 
     regularized: ClassVar[bool] = False
+    sampled: ClassVar[bool] = False
 
     def log_likelihood(self, model, x, y, key):
         """Log-density of the propagated predictive distribution."""

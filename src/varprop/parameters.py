@@ -1,4 +1,4 @@
-"""Which arrays of a model are learned.
+"""Which arrays of a model are learned, and a model taken apart into these and the rest.
 
 Every floating array in a model is a parameter unless the class that holds it declares the field
 with `constant()`: a dropout rate or a grid of a table is data, not something to train.
@@ -11,8 +11,10 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.tree_util import DictKey, GetAttrKey, SequenceKey
-from jaxtyping import PyTree
+from jaxtyping import Array, Float, PyTree
 
 
 def constant(**options: Any) -> Any:
@@ -74,3 +76,67 @@ def count_parameters(tree: PyTree) -> int:
     """
     learned = eqx.filter(tree, trainable_mask(tree))
     return sum(leaf.size for leaf in jax.tree.leaves(learned))
+
+
+@dataclasses.dataclass(frozen=True)
+class Structure:
+    """The static part of a model: hashable, so that equal ones share a compiled program."""
+
+    treedef: Any
+    kinds: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    static: tuple[Any, ...]
+
+    def build(self, params: Float[Array, " p"], constants: list[Array]) -> Any:
+        """Put the tree together again."""
+        leaves: list[Any] = []
+        start, shapes, rest, fixed = 0, iter(self.shapes), iter(self.static), iter(constants)
+        for kind in self.kinds:
+            if kind == "param":
+                shape = next(shapes)
+                size = int(np.prod(shape, dtype=int))
+                leaves.append(params[start : start + size].reshape(shape))
+                start += size
+            else:
+                leaves.append(next(fixed) if kind == "constant" else next(rest))
+        return jax.tree.unflatten(self.treedef, leaves)
+
+
+def take_apart(tree: PyTree) -> tuple[Structure, Float[Array, " p"], list[Array]]:
+    """Split a model into structure, all parameters as one vector, and arrays that are not trained.
+
+    One vector makes the optimizer a handful of kernels instead of a handful per array.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> structure, params, constants = take_apart({"a": jnp.ones((2, 2)), "b": jnp.arange(3)})
+    >>> params.shape, len(constants)
+    ((4,), 1)
+    >>> structure.build(params + 1, constants)["a"].tolist()
+    [[2.0, 2.0], [2.0, 2.0]]
+    """
+    leaves, treedef = jax.tree.flatten(tree)
+    mask = jax.tree.leaves(trainable_mask(tree))
+    kinds, shapes, static, params, constants = [], [], [], [], []
+    for leaf, learned in zip(leaves, mask, strict=True):
+        if learned:
+            kinds.append("param")
+            shapes.append(tuple(leaf.shape))
+            params.append(jnp.ravel(leaf))
+        elif eqx.is_array(leaf):
+            kinds.append("constant")
+            constants.append(leaf)
+        else:
+            kinds.append("static")
+            static.append(leaf)
+    if not params:
+        raise ValueError("the model has nothing to train.")
+    if len({leaf.dtype for leaf in params}) > 1:
+        raise TypeError(
+            "all parameters of a model must have one dtype, but there are "
+            + " and ".join(sorted({leaf.dtype.name for leaf in params}))
+            + "."
+        )
+    structure = Structure(treedef, tuple(kinds), tuple(shapes), tuple(static))
+    return structure, jnp.concatenate(params), constants

@@ -1,0 +1,122 @@
+"""Prediction: mean and variance of any number of rows, a block at a time, in the user's units."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from varprop.data import Scaling, bucket_size
+from varprop.model import Model
+from varprop.moments import Gaussian, JointGaussian
+from varprop.parameters import take_apart
+
+# Large enough that a call's fixed cost does not count, small enough to stay in the processor's cache.
+BLOCK_ROWS = 4096
+
+
+class Propagated(NamedTuple):
+    """The network's output and the noise on it, float64, in the user's units.
+
+    Attributes
+    ----------
+    mean
+        Shape (rows, outputs).
+    var
+        Variance of the network's output, without noise; shape (rows, outputs).
+    cov
+        Its covariance, shape (rows, outputs, outputs), for networks with joint outputs; else None.
+    noise_var
+        Variance of the noise, shape (outputs,).
+    """
+
+    mean: np.ndarray
+    var: np.ndarray
+    cov: np.ndarray | None
+    noise_var: np.ndarray
+
+
+def propagate(
+    model: Model,
+    x: np.ndarray,
+    *,
+    x_var: np.ndarray | None = None,
+    scaling: Scaling | None = None,
+    block_rows: int = BLOCK_ROWS,
+) -> Propagated:
+    """Push rows through a model, in blocks of bounded memory.
+
+    Parameters
+    ----------
+    model
+        A model with a `GaussianLikelihood`.
+    x
+        Shape (rows, inputs), in the user's units.
+    x_var
+        Variance of the inputs' measurement error, shape of x.
+    scaling
+        What the model was trained with (`Fit.scaling`); none unless given.
+    block_rows
+        Rows at a time.
+
+    Examples
+    --------
+    >>> import jax
+    >>> from varprop.model import regression_model
+    >>> out = propagate(regression_model(3, 2, key=jax.random.key(0)), np.ones((7, 3)))
+    >>> out.mean.shape, out.var.shape, out.noise_var.shape
+    ((7, 2), (7, 2), (2,))
+    """
+    structure, params, constants = take_apart(model)
+    dtype = params.dtype
+    n = len(x)
+    block = min(bucket_size(max(n, 1)), block_rows)
+    inputs = x.shape[1]
+    shift = np.zeros(inputs) if scaling is None else scaling.x_shift
+    scale = np.ones(inputs) if scaling is None else scaling.x_scale
+    y_shift = 0.0 if scaling is None else scaling.y_shift
+    y_scale = np.ones(1) if scaling is None else scaling.y_scale
+    shift_in, inv_scale = jnp.asarray(shift, dtype), jnp.asarray(1 / scale, dtype)
+
+    means, spreads, joint = [], [], False
+    for start in range(0, max(n, 1), block):
+        rows = np.zeros((block, inputs), dtype)
+        part = x[start : start + block]
+        rows[: len(part)] = part
+        var_rows = None
+        if x_var is not None:
+            var_rows = np.zeros((block, inputs), dtype)
+            var_rows[: len(part)] = x_var[start : start + block]
+        mean, spread = _propagate_block(
+            structure, params, constants, rows, var_rows, shift_in, inv_scale
+        )
+        joint = spread.ndim == 3
+        means.append(np.asarray(mean, np.float64)[: len(part)])
+        spreads.append(np.asarray(spread, np.float64)[: len(part)])
+    mean = np.concatenate(means) * y_scale + y_shift
+    spread = np.concatenate(spreads)
+    noise = np.asarray(model.likelihood.var, np.float64) * y_scale**2  # type: ignore[attr-defined]
+    if not joint:
+        return Propagated(mean, spread * y_scale**2, None, noise)
+    cov = spread * (y_scale[:, None] * y_scale)
+    return Propagated(mean, np.diagonal(cov, axis1=-2, axis2=-1), cov, noise)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _propagate_block(structure, params, constants, x, x_var, shift, inv_scale):
+    model: Model = structure.build(params, constants)
+    x = ((x - shift) * inv_scale).T
+    if x_var is not None:
+        x_var = (x_var * inv_scale**2).T
+
+    def one_row(x: Gaussian):
+        out = model.network.moments(x)
+        spread = out.dense_cov() if isinstance(out, JointGaussian) else out.variances()
+        return out.mean, spread
+
+    # Rows as columns inside, as in training; see varprop.nn.layers.apply_weight.
+    mean, spread = jax.vmap(one_row, in_axes=-1, out_axes=-1)(Gaussian(x, x_var))
+    return mean.T, jnp.moveaxis(spread, -1, 0)

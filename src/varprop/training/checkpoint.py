@@ -1,0 +1,74 @@
+"""Checkpoints: the whole state of a run in one file, written whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pathlib
+import tempfile
+import zipfile
+from typing import Any
+
+import numpy as np
+
+FORMAT = 1
+
+
+class CheckpointError(ValueError):
+    """A checkpoint cannot be used: it is damaged, or belongs to another run."""
+
+
+def fingerprint(description: Any, arrays: list[np.ndarray]) -> str:
+    """Digest of everything that determines a run; a checkpoint of another run must not be resumed.
+
+    Examples
+    --------
+    >>> fingerprint({"a": 1}, []) == fingerprint({"a": 2}, [])
+    False
+    """
+    digest = hashlib.sha256(json.dumps(description, sort_keys=True, default=repr).encode())
+    for array in arrays:
+        digest.update(repr((array.shape, array.dtype.str)).encode())
+        digest.update(np.ascontiguousarray(array))
+    return digest.hexdigest()
+
+
+def save(path: pathlib.Path, run: str, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
+    """Write atomically: a temporary file beside the target, flushed to disk, then renamed over it."""
+    header = json.dumps({"format": FORMAT, "run": run, **meta})
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            np.savez(file, __header__=np.frombuffer(header.encode(), np.uint8), **arrays)  # type: ignore[arg-type]
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        pathlib.Path(name).unlink(missing_ok=True)
+        raise
+
+
+def load(path: pathlib.Path, run: str) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+    """Read a checkpoint of this run; None if there is no file. Loading runs no code."""
+    if not path.exists():
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        meta = json.loads(arrays.pop("__header__").tobytes())
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise CheckpointError(
+            f"{path} is not a readable checkpoint: delete it to start anew."
+        ) from error
+    if meta.get("format") != FORMAT:
+        raise CheckpointError(
+            f"{path} has checkpoint format {meta.get('format')}, but this version reads {FORMAT}: "
+            "delete it to start anew."
+        )
+    if meta["run"] != run:
+        raise CheckpointError(
+            f"{path} belongs to a run with other data, settings or seed: name another file or delete "
+            "it."
+        )
+    return arrays, meta

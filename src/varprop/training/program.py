@@ -1,0 +1,242 @@
+"""The compiled part of training: one program that runs a number of epochs of one lane.
+
+Compiling takes seconds and a step takes microseconds, so as little as possible is static: only the
+model's structure, the batch size and the padded shapes. Learning rate, KL weight, schedules, row
+counts, sample weights and the noise and prior settings inside the model are traced.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from varprop.moments import Gaussian
+from varprop.objectives import batch_loss
+from varprop.parameters import Structure
+
+MAX_EPOCHS_PER_CALL = 1024
+
+#: How often the program has been traced in this process; the tests count compilations with it.
+trace_count = 0
+
+
+class Rows(NamedTuple):
+    """The data, shared by all lanes; rows are padded, the padding is valid numbers."""
+
+    x: Float[Array, "rows inputs"]
+    y: Float[Array, "rows outputs"]
+    weight: Float[Array, " rows"] | None
+    x_var: Float[Array, "rows inputs"] | None
+
+
+class LaneInputs(NamedTuple):
+    """What makes a lane: which rows, their scaling, its randomness and its settings."""
+
+    rows: Int[Array, " padded"]
+    n_rows: Int[Array, ""]
+    total_weight: Float[Array, ""]
+    x_shift: Float[Array, " inputs"]
+    x_inv_scale: Float[Array, " inputs"]
+    y_shift: Float[Array, " outputs"]
+    y_inv_scale: Float[Array, " outputs"]
+    keys: PRNGKeyArray  # shape (2,): for the order of rows and for objectives that sample
+    constants: list[Array]
+    learning_rate: Float[Array, ""]
+    kl_weight: Float[Array, ""]
+    kl_warmup: Float[Array, ""]
+
+
+class LaneState(NamedTuple):
+    """What training changes: all of it is in a checkpoint."""
+
+    params: Float[Array, " p"]
+    optimizer: PyTree
+    step: Int[Array, ""]
+    epoch: Int[Array, ""]
+    finite: Bool[Array, ""]
+
+
+class Cooldown(NamedTuple):
+    """The learning rate falls linearly to 0 between two steps."""
+
+    start: Float[Array, ""]
+    length: Float[Array, ""]
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """What is compiled once: everything here is static.
+
+    `optimizer` sees the parameters as one flat vector when `flat_parameters` is true, otherwise as the
+    list of the model's arrays. `scaled` means that the engine multiplies its updates by minus the
+    learning rate of the moment; otherwise they are taken as they are, but still cooled down.
+    """
+
+    structure: Structure
+    optimizer: optax.GradientTransformation
+    flat_parameters: bool
+    scaled: bool
+    batch_size: int
+    shuffle: bool
+    multi_thread: bool
+
+    def init_optimizer(self, params: Float[Array, " p"]) -> PyTree:
+        """Return the optimizer's first state."""
+        return self.optimizer.init(self._as_optimized(params))
+
+    def _as_optimized(self, flat: Float[Array, " p"]) -> PyTree:
+        if self.flat_parameters:
+            return flat
+        sizes = [int(np.prod(shape, dtype=int)) for shape in self.structure.shapes]
+        parts = jnp.split(flat, np.cumsum(sizes)[:-1].tolist())
+        return [
+            part.reshape(shape) for part, shape in zip(parts, self.structure.shapes, strict=True)
+        ]
+
+    def updates(
+        self, gradient: Float[Array, " p"], state: PyTree, params: Float[Array, " p"]
+    ) -> tuple[Float[Array, " p"], PyTree]:
+        """One step of the optimizer, as one flat vector."""
+        updates, state = self.optimizer.update(
+            self._as_optimized(gradient), state, self._as_optimized(params)
+        )
+        if not self.flat_parameters:
+            updates = jnp.concatenate([jnp.ravel(part) for part in updates])
+        return updates, state
+
+    def run(
+        self,
+        state: LaneState,
+        lane: LaneInputs,
+        rows: Rows,
+        cooldown: Cooldown,
+        n_epochs: int,
+        *,
+        train: bool = True,
+    ) -> tuple[LaneState, Float[Array, " epochs"]]:
+        """Run some epochs (at most `MAX_EPOCHS_PER_CALL`); return the state and the epochs' losses.
+
+        With `train=False` nothing is changed: the losses are the objective with the full KL weight,
+        exactly as the same compiled program computes it.
+        """
+        run = _run if self.multi_thread else _run_single_threaded
+        return run(self, state, lane, rows, cooldown, jnp.int32(n_epochs), jnp.bool_(train))
+
+
+def _shuffled(lane: LaneInputs, epoch: Int[Array, ""]) -> Int[Array, " padded"]:
+    """Return the lane's rows in a random order, the padding last."""
+    slots = jnp.arange(lane.rows.shape[0], dtype=jnp.uint32)
+    bits = jax.random.bits(jax.random.fold_in(lane.keys[0], epoch), lane.rows.shape, jnp.uint32)
+    # The top bit marks padding; equal random bits fall back to the row order, which is harmless.
+    padding = (slots >= lane.n_rows.astype(jnp.uint32)).astype(jnp.uint32) << 31
+    return jax.lax.sort((padding | (bits >> 1), lane.rows), num_keys=1)[1]
+
+
+def _run_epochs(program, state, lane, rows, cooldown, n_epochs, train):
+    global trace_count
+    trace_count += 1
+    size = program.batch_size
+    dtype = state.params.dtype
+    n_batches = (lane.n_rows + (size - 1)) // size
+    batches = n_batches.astype(dtype)
+
+    def loss_of(params, order, batch, step, kl_weight):
+        model, objective = program.structure.build(params, lane.constants)
+        slots = batch * size + jnp.arange(size, dtype=jnp.int32)
+        chosen = jax.lax.dynamic_slice(order, (batch * size,), (size,))
+        weight = (slots < lane.n_rows).astype(dtype)
+        if rows.weight is not None:
+            weight = weight * rows.weight[chosen]
+        x = ((rows.x[chosen] - lane.x_shift) * lane.x_inv_scale).T
+        y = ((rows.y[chosen] - lane.y_shift) * lane.y_inv_scale).T
+        x_var = None
+        if rows.x_var is not None:
+            x_var = (rows.x_var[chosen] * lane.x_inv_scale**2).T
+        return batch_loss(
+            objective,
+            model,
+            Gaussian(x, x_var),
+            y,
+            weight,
+            key=jax.random.fold_in(lane.keys[1], step),
+            kl_weight=kl_weight,
+            n_batches=batches,
+            total_weight=lane.total_weight,
+        )
+
+    def one_step(batch, carry):
+        state, order, total = carry
+        step = state.step.astype(dtype)
+        warmth = jnp.where(lane.kl_warmup > 0, jnp.minimum(1.0, step / lane.kl_warmup), 1.0)
+        kl_weight = lane.kl_weight * jnp.where(train, warmth, 1.0)
+        loss, gradient = jax.value_and_grad(loss_of)(
+            state.params, order, batch, state.step, kl_weight
+        )
+        # 0 * x is 0 unless x is infinite or NaN, so one sum looks at all of them.
+        finite = state.finite & jnp.isfinite(loss + jnp.sum(0.0 * gradient))
+        updates, optimizer = program.updates(gradient, state.optimizer, state.params)
+        left = 1.0 - (step - cooldown.start) / cooldown.length
+        rate = jnp.clip(left, 0.0, 1.0)
+        if program.scaled:
+            rate = -lane.learning_rate * rate
+        moving = finite & train
+        new = LaneState(
+            params=jnp.where(moving, state.params + rate * updates, state.params),
+            optimizer=jax.tree.map(
+                lambda after, before: jnp.where(moving, after, before), optimizer, state.optimizer
+            ),
+            step=state.step + moving,
+            epoch=state.epoch,
+            finite=finite,
+        )
+        return new, order, total + loss
+
+    def one_epoch(index, carry):
+        state, losses = carry
+        order = _shuffled(lane, state.epoch + index) if program.shuffle else lane.rows
+        start = (state, order, jnp.zeros((), dtype))
+        state, _, total = jax.lax.fori_loop(0, n_batches, one_step, start)
+        return state, losses.at[index].set(total / batches)
+
+    losses = jnp.zeros(MAX_EPOCHS_PER_CALL, dtype)
+    state, losses = jax.lax.fori_loop(0, n_epochs, one_epoch, (state, losses))
+    return state._replace(epoch=state.epoch + jnp.where(train, n_epochs, 0)), losses
+
+
+_run = jax.jit(_run_epochs, static_argnums=0)
+# XLA's own threads make small networks slower; lanes on threads of their own use the cores better.
+_run_single_threaded = jax.jit(
+    _run_epochs,
+    static_argnums=0,
+    compiler_options={"xla_cpu_multi_thread_eigen": False},
+)
+
+_ADAM = optax.scale_by_adam()
+
+
+@functools.cache
+def make_program(
+    structure: Structure,
+    *,
+    optimizer: optax.GradientTransformation | None,
+    batch_size: int,
+    shuffle: bool,
+    multi_thread: bool,
+) -> Program:
+    """Return the program for these static choices; Adam unless an optimizer is given."""
+    return Program(
+        structure=structure,
+        optimizer=_ADAM if optimizer is None else optimizer,
+        flat_parameters=optimizer is None,
+        scaled=optimizer is None,
+        batch_size=batch_size,
+        shuffle=shuffle,
+        multi_thread=multi_thread,
+    )

@@ -1,0 +1,98 @@
+"""Running lanes on threads, while the main thread watches: progress, checkpoints, limits, Ctrl-C."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import pathlib
+import time
+
+import jax
+
+from varprop.training import checkpoint as checkpoints
+from varprop.training.lanes import LaneRunner
+from varprop.training.progress import Progress
+from varprop.training.result import Outcome
+
+_POLL_SECONDS = 0.1
+
+
+class Session:
+    """Trains lanes, each on one thread at a time, to their end or until told to stop."""
+
+    def __init__(self, runners: list[LaneRunner], *, n_threads: int, deadline: float | None):
+        self.runners, self.n_threads, self.deadline = runners, n_threads, deadline
+        self.stop: Outcome | None = None
+        self.path: pathlib.Path | None = None
+        self.fingerprint = ""
+
+    def resume_from(self, path: pathlib.Path, fingerprint: str) -> None:
+        """Load the checkpoint if there is one, and write to it from now on."""
+        self.path, self.fingerprint = path, fingerprint
+        saved = checkpoints.load(path, fingerprint)
+        if saved is None:
+            return
+        arrays, meta = saved
+        for number, (runner, lane_meta) in enumerate(zip(self.runners, meta["lanes"], strict=True)):
+            n = len(jax.tree.leaves(runner.state))
+            runner.from_checkpoint([arrays[f"{number}.{i}"] for i in range(n)], lane_meta)
+
+    def save(self) -> None:
+        """Write the state of all lanes, each as it is between two of its windows."""
+        if self.path is None:
+            return
+        arrays, metas = {}, []
+        for number, runner in enumerate(self.runners):
+            leaves, meta = runner.to_checkpoint()
+            arrays.update({f"{number}.{i}": leaf for i, leaf in enumerate(leaves)})
+            metas.append(meta)
+        checkpoints.save(self.path, self.fingerprint, arrays, {"lanes": metas})
+
+    def run(self, bar: Progress, checkpoint_every: float) -> None:
+        """Train all lanes; the outcome of each is set when this returns."""
+        # JAX's switch for float64 belongs to a thread; the lanes' threads must have the caller's.
+        x64 = bool(jax.config.read("jax_enable_x64"))
+        pool = concurrent.futures.ThreadPoolExecutor(self.n_threads, "varprop-lane")
+        futures = [pool.submit(self._train, runner, x64) for runner in self.runners]
+        try:
+            self._watch(futures, bar, checkpoint_every)
+        except KeyboardInterrupt:
+            self.stop = Outcome.INTERRUPTED
+        except BaseException:
+            self.stop = Outcome.INTERRUPTED
+            raise
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+        # Saved before the lanes that were cut short are marked as ended, so that they can be resumed.
+        self.save()
+        for runner in self.runners:
+            if runner.outcome is None:
+                assert self.stop is not None
+                runner.end(self.stop)
+
+    def _train(self, runner: LaneRunner, x64: bool) -> None:
+        with jax.enable_x64(x64):
+            while runner.outcome is None and self.stop is None:
+                runner.advance()
+
+    def _watch(
+        self, futures: list[concurrent.futures.Future], bar: Progress, checkpoint_every: float
+    ) -> None:
+        last_saved = time.monotonic()
+        pending = set(futures)
+        while pending:
+            done, pending = concurrent.futures.wait(
+                pending, _POLL_SECONDS, concurrent.futures.FIRST_EXCEPTION
+            )
+            for future in done:
+                future.result()  # raises what the lane's thread raised
+            now = time.monotonic()
+            if self.deadline is not None and now >= self.deadline and self.stop is None:
+                self.stop = Outcome.TIME_LIMIT
+            if self.path is not None and now - last_saved >= checkpoint_every:
+                self.save()
+                last_saved = time.monotonic()
+            bar.show(
+                [runner.epoch * runner.steps_per_epoch for runner in self.runners],
+                [runner.outcome is not None for runner in self.runners],
+                [runner.losses[-1] if runner.losses else float("nan") for runner in self.runners],
+            )

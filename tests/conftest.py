@@ -1,0 +1,44 @@
+"""What all tests share: precision, promotion and the settings of Hypothesis."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from hypothesis import settings
+from jaxtyping import config as jaxtyping_config
+
+# No deadline, because the first example compiles; derandomized, so that a run can be repeated.
+settings.register_profile("varprop", deadline=None, derandomize=True, database=None)
+settings.load_profile("varprop")
+
+
+@pytest.fixture(scope="module")
+def strict_promotion():
+    """No silent mixing of float32 and float64.
+
+    Core test modules ask for it with `pytestmark`. It is not autouse, since Optax's optimizers mix
+    integers and floats. Rank promotion stays allowed: layers add one row of biases to a batch.
+    """
+    with jax.numpy_dtype_promotion("strict"):
+        yield
+
+
+@pytest.fixture
+def x64():
+    """Run one test with float64 switched on, without touching the global configuration."""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture(params=["float32", "float64"])
+def dtype(request):
+    """Run one test in each precision."""
+    with jax.enable_x64(request.param == "float64"):
+        yield jnp.dtype(request.param)
+
+
+@pytest.fixture
+def as_users_run_it():
+    """Switch the runtime type checks off, which speak before the library's own sentences do."""
+    jaxtyping_config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping_config.update("jaxtyping_disable", False)

@@ -1,0 +1,328 @@
+"""Float-safe numerics for mixtures of Gaussians; NumPy and SciPy special functions only.
+
+Arrays put the members first: weights ``w``, means ``m`` and standard deviations ``s`` have shape
+``(K, ...)`` and broadcast against each other. A standard deviation of zero is a point mass.
+Loops run over members, outputs and blocks of rows, never over rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr, ndtr, ndtri, xlogy
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike as ArrayLike
+else:
+    # Runtime checkers read NumPy's ArrayLike literally and refuse a plain float (it says complex).
+    ArrayLike = Any
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+LOG_2PI = math.log(2.0 * math.pi)
+_SQRT_2PI = math.sqrt(2.0 * math.pi)
+_EPS = float(np.finfo(np.float64).eps)
+_BLOCK = 65_536  # rows worked on at once: temporaries stay in cache and memory stays bounded
+_INT_MIN = np.int64(np.iinfo(np.int64).min)
+
+
+def quiet() -> np.errstate:
+    """Silence the overflows and zero divisions whose limits (0, inf) are the right answers."""
+    return np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
+
+
+def standardize(x: Array, m: Array, s: Array, *, left: bool = False) -> Array:
+    """Return ``(x - m) / s``; a point mass gives +inf from its mean on (after it if ``left``)."""
+    with quiet():
+        z = (x - m) / s
+    if np.all(s > 0):
+        return z
+    reached = x > m if left else x >= m
+    return np.where(s > 0, z, np.where(reached, np.inf, -np.inf))
+
+
+def log_normal(x: Array, m: Array, s: Array) -> Array:
+    """Log density of ``N(m, s**2)`` at ``x``; a point mass has density inf at ``m``, else 0."""
+    with quiet():
+        z = (x - m) / s
+        out = -0.5 * (z * z + LOG_2PI) - np.log(s)
+    if np.all(s > 0):
+        return out
+    return np.where(s > 0, out, np.where(x == m, np.inf, -np.inf))
+
+
+def log_sum_exp(a: Array) -> Array:
+    """Stable ``log(sum(exp(a), axis=0))`` that lets infinite terms through."""
+    top = a.max(axis=0)
+    shift = np.where(np.isfinite(top), top, 0.0)
+    with quiet():
+        return np.log(np.exp(a - shift).sum(axis=0)) + shift
+
+
+def softmax(a: Array) -> Array:
+    """Return ``exp(a)`` normalized over the first axis; at least one term must be finite."""
+    with quiet():
+        e = np.exp(a - a.max(axis=0))
+    return e / e.sum(axis=0)
+
+
+def mixture_cdf(x: Array, w: Array, m: Array, s: Array, *, left: bool = False) -> Array:
+    """Return ``P(Y <= x)``, or ``P(Y < x)`` if ``left``; the two differ only at point masses."""
+    if len(m) == 1:
+        return ndtr(standardize(x, m[0], s[0], left=left))
+    out = np.zeros(np.broadcast_shapes(x.shape, m.shape[1:]))
+    for w_k, m_k, s_k in zip(w, m, s, strict=True):
+        out += w_k * ndtr(standardize(x, m_k, s_k, left=left))
+    # The weights sum to one only up to rounding.
+    return np.minimum(out, 1.0)
+
+
+def absolute_moment(m: Array, s: Array) -> Array:
+    """Return ``E|X|`` for ``X ~ N(m, s**2)``, written as ``|m|`` plus a positive correction."""
+    z = np.abs(standardize(m, np.zeros(()), s))
+    with quiet():
+        # For large z the two terms cancel, but both are then negligible beside |m|.
+        excess = 2.0 * s * (np.exp(-0.5 * z * z) / _SQRT_2PI - z * ndtr(-z))
+    return np.abs(m) + np.where(np.isfinite(z), excess, 0.0)
+
+
+def mixture_crps(y: Array, w: Array, m: Array, s: Array) -> Array:
+    """Continuous ranked probability score by the exact double sum ``E|X-y| - E|X-X'|/2``."""
+    out = np.zeros(np.broadcast_shapes(y.shape, m.shape[1:]))
+    for i in range(len(m)):
+        # E|X - X'| of a member with itself is 2 s / sqrt(pi).
+        out += w[i] * (absolute_moment(y - m[i], s[i]) - w[i] * s[i] / math.sqrt(math.pi))
+        for j in range(i):
+            out -= w[i] * w[j] * absolute_moment(m[i] - m[j], np.hypot(s[i], s[j]))
+    # The true score is never negative; far members can leave a rounding error below zero.
+    return np.maximum(out, 0.0)
+
+
+def _blocks(width: int, size: int) -> Iterator[slice]:
+    for start in range(0, width, size):
+        yield slice(start, min(start + size, width))
+
+
+def mixture_quantile(alpha: float, w: Array, m: Array, s: Array) -> Array:
+    """Return ``inf{x: cdf(x) >= alpha}`` column by column; ``w``, ``m``, ``s`` are ``(K, N)``."""
+    if len(m) == 1:
+        # ndtri is finite inside (0, 1), so a point mass gives its mean.
+        return m[0] + s[0] * ndtri(alpha)
+    out = np.empty(m.shape[1])
+    for block in _blocks(m.shape[1], _BLOCK):
+        out[block] = _solve(alpha, w[:, block], m[:, block], s[:, block])
+    return out
+
+
+def _solve(alpha: float, w: Array, m: Array, s: Array) -> Array:
+    """Safeguarded Newton iteration in probit space inside a bracket of the members' quantiles.
+
+    For one Gaussian the probit of the cdf is linear, so the iteration is nearly linear for
+    members that overlap. Steps that leave the bracket or shrink too slowly become bisections;
+    after 40 rounds the bisection runs over the ordered float64 numbers, of which there are fewer
+    than 2**64, so it ends at adjacent numbers after 64 more rounds whatever the scales are.
+    """
+    target = float(ndtri(alpha))
+    with quiet():
+        quantiles = m + s * target
+        used = w > 0
+        lo = np.where(used, quantiles, np.inf).min(axis=0)
+        hi = np.where(used, quantiles, -np.inf).max(axis=0)
+        x = np.clip(np.where(used, w * quantiles, 0.0).sum(axis=0), lo, hi)
+    # The answer may be the lower end itself (a point mass), and lo must stay below the answer.
+    lo = np.nextafter(lo, -np.inf)
+    last = hi - lo
+    out = hi.copy()
+    active = np.arange(len(out))
+    for iteration in range(40 + 64):
+        excess, slope, scale, step = _newton(x, alpha, target, w, m, s)
+        above = excess >= 0
+        hi = np.where(above, x, hi)
+        lo = np.where(above, lo, x)
+        with quiet():
+            moved = x + step
+            half = lo + 0.5 * (hi - lo)
+            ulp = np.spacing(np.abs(x))
+            inside = (moved > lo) & (moved < hi) & (np.abs(step) <= 0.5 * last)
+            # Newton steps are trusted only where x can resolve the members that matter here;
+            # convergence is quadratic, so a step of 1e-9 leaves an error near 1e-16.
+            # Densities near the underflow have too few digits for that.
+            resolved = (scale > 128 * ulp) & (slope > 1e-290)
+            small = np.isfinite(step) & (np.abs(step) <= np.maximum(1e-9 * scale, ulp))
+            small &= resolved & (np.abs(excess) < 0.1 * min(alpha, 1.0 - alpha))
+        exact = (excess == 0) & (slope > 0)
+        collapsed = np.nextafter(lo, np.inf) >= hi
+        done = small | exact | collapsed
+        if done.any():
+            value = np.where(small, np.clip(moved, lo, hi), np.where(exact, x, hi))
+            out[active[done]] = value[done]
+            keep = ~done
+            if not keep.any():
+                return out
+            active, w, m, s = active[keep], w[:, keep], m[:, keep], s[:, keep]
+            lo, hi, x, step, last, moved, half, inside = (
+                a[keep] for a in (lo, hi, x, step, last, moved, half, inside)
+            )
+        new = np.where(inside, moved, half) if iteration < 40 else _float_midpoint(lo, hi)
+        last = np.where(inside, np.abs(step), hi - lo)
+        x = new
+    out[active] = hi
+    return out
+
+
+def _newton(
+    x: Array, alpha: float, target: float, w: Array, m: Array, s: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Return ``cdf(x) - alpha``, the density, the local length scale and the Newton step at x."""
+    z = standardize(x, m, s)
+    left = z >= 0
+    tail = w * ndtr(-np.abs(z))
+    gone = np.where(left, tail, 0.0).sum(axis=0)  # mass right of x of the members left of x
+    come = np.where(left, 0.0, tail).sum(axis=0)  # mass left of x of the members right of x
+    mass_left = np.where(left, w, 0.0).sum(axis=0)
+    mass_right = np.where(left, 0.0, w).sum(axis=0)
+    # Adding whole weights first keeps the small tails exact in both ends and between members.
+    offset = mass_left - alpha if alpha < 0.5 else (1.0 - alpha) - mass_right
+    excess = offset + (come - gone)
+    with quiet():
+        kernel = w * np.exp(-0.5 * z * z) / _SQRT_2PI
+        slope = np.where(s > 0, kernel / s, 0.0).sum(axis=0)
+        scale = kernel.sum(axis=0) / slope
+        lower = mass_left + (come - gone)
+        upper = mass_right - (come - gone)
+        t = np.where(lower < 0.5, ndtri(np.clip(lower, 0, 1)), -ndtri(np.clip(upper, 0, 1)))
+        probit = (target - t) * np.exp(-0.5 * t * t) / _SQRT_2PI / slope
+        near = np.abs(excess) < 0.1 * min(alpha, 1.0 - alpha)
+        step = np.where(near, -excess / slope, probit)
+    # A gap so wide that both tails underflow: logarithms still tell which of them is larger.
+    flat = (offset == 0) & (come + gone < 1e-280)
+    if flat.any():
+        excess[flat], slope[flat] = _log_balance(z[:, flat], left[:, flat], w[:, flat])
+        step[flat] = np.nan  # bisect
+    return excess, slope, scale, step
+
+
+def _log_balance(z: Array, left: Mask, w: Array) -> tuple[Array, Array]:
+    """Sign of (mass come) - (mass gone) by their logarithms, and whether there is any mass."""
+    with quiet():
+        tails = np.log(w) + log_ndtr(-np.abs(z))
+    come = log_sum_exp(np.where(left, -np.inf, tails))
+    gone = log_sum_exp(np.where(left, tails, -np.inf))
+    sign = np.where(come > gone, 1.0, np.where(come < gone, -1.0, 0.0))
+    return sign, np.isfinite(np.maximum(come, gone)).astype(np.float64)
+
+
+def _ordered(bits: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Map float64 bit patterns to integers in the order of the numbers; its own inverse."""
+    return np.where(bits >= 0, bits, _INT_MIN - bits)
+
+
+def _float_midpoint(lo: Array, hi: Array) -> Array:
+    """Return the number halfway between lo and hi in the sequence of float64 numbers."""
+    a, b = _ordered(lo.view(np.int64)), _ordered(hi.view(np.int64))
+    return _ordered((a >> 1) + (b >> 1) + (a & b & 1)).view(np.float64)
+
+
+# Panels one standard deviation wide out to nine, with 16 nodes each: the integrand's nearest
+# complex singularities then leave an error near 1e-9 (tests compare with mpmath).
+_OFFSETS = np.arange(-9.0, 10.0)
+_NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(16)
+
+
+def mixture_entropy(w: Array, m: Array, s: Array) -> Array:
+    """Differential entropy of each column of a univariate mixture ``(K, N)`` by quadrature.
+
+    Gauss-Legendre panels start at each member's mean plus whole standard deviations, so that
+    every member is resolved at its own scale. A point mass gives -inf.
+    """
+    out = np.empty(m.shape[1])
+    nodes = len(m) * len(_OFFSETS) * len(_NODES)
+    for block in _blocks(m.shape[1], max(1, 2_000_000 // nodes)):
+        out[block] = _entropy_block(w[:, block], m[:, block], s[:, block])
+    return out
+
+
+def _entropy_block(w: Array, m: Array, s: Array) -> Array:
+    atom = ((s == 0) & (w > 0)).any(axis=0)
+    s = np.where(s > 0, s, 1.0)
+    n_members, n = m.shape
+    offset = (s[:, None, :] * _OFFSETS[:, None]).reshape(-1, n)
+    base = np.repeat(np.arange(n_members), len(_OFFSETS))[:, None]
+    order = np.argsort((m - m[0])[base[:, 0]] + offset, axis=0, kind="stable")
+    # A node is kept as (mean of a member) + (offset): a member far narrower than the spacing of
+    # float64 numbers around its mean is then still integrated to full accuracy.
+    offset = np.take_along_axis(offset, order, axis=0)
+    start = np.take_along_axis(m, base[order, 0], axis=0)
+    width = np.diff(start, axis=0) + np.diff(offset, axis=0)
+    delta = offset[:-1, None, :] + 0.5 * width[:, None, :] * (1.0 + _NODES[:, None])
+    density = np.zeros_like(delta)
+    with quiet():
+        for w_k, m_k, s_k in zip(w, m, s, strict=True):
+            z = ((start[:-1] - m_k)[:, None, :] + delta) / s_k
+            density += w_k / s_k / _SQRT_2PI * np.exp(-0.5 * z * z)
+    panels = np.einsum("ign,g->in", xlogy(density, density), _NODE_WEIGHTS)
+    return np.where(atom, -np.inf, -0.5 * (panels * width).sum(axis=0))
+
+
+def scaled_cholesky(cov: Array, what: str) -> tuple[Array, Array]:
+    """Return standard deviations ``(n, d)`` and the Cholesky factor of the correlations.
+
+    Scaling first makes the factorization indifferent to the units of the outputs.
+    """
+    sd, corr = correlation(cov)
+    d = cov.shape[-1]
+    try:
+        factor = np.linalg.cholesky(corr)
+        smallest = np.diagonal(factor, axis1=-2, axis2=-1).min(axis=-1) ** 2
+        singular = bool(smallest.min() <= 4 * d * _EPS)
+    except np.linalg.LinAlgError:
+        smallest = np.linalg.eigvalsh(corr)[:, 0]
+        singular = True
+    if singular:
+        raise ValueError(
+            f"The {what} is singular at row {int(np.argmin(smallest))}, so no joint density "
+            f"exists; give every output a positive noise variance."
+        )
+    return sd, factor
+
+
+def correlation(cov: Array) -> tuple[Array, Array]:
+    """Split covariances ``(..., d, d)`` into standard deviations and correlations."""
+    sd: Array = np.sqrt(np.diagonal(cov, axis1=-2, axis2=-1))
+    safe = np.where(sd > 0, sd, 1.0)
+    return sd, cov / safe[..., :, None] / safe[..., None, :]
+
+
+def covariance_root(cov: Array) -> Array:
+    """Return ``A`` with ``A @ A.T == cov`` for any positive semi-definite ``cov``."""
+    sd, corr = correlation(cov)
+    try:
+        root = np.linalg.cholesky(corr)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(corr)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+    return sd[..., :, None] * root
+
+
+def forward_solve(factor: Array, b: Array) -> Array:
+    """Solve ``factor @ x = b`` for lower triangular ``(..., d, d)`` and ``b`` of ``(..., d)``."""
+    x = np.empty(np.broadcast_shapes(factor.shape[:-1], b.shape))
+    with quiet():
+        for i in range(b.shape[-1]):
+            known = (factor[..., i, :i] * x[..., :i]).sum(axis=-1)
+            x[..., i] = (b[..., i] - known) / factor[..., i, i]
+    return x
+
+
+def joint_log_normal(residual: Array, sd: Array, factor: Array) -> tuple[Array, Array]:
+    """Joint log density ``(..., n)`` and whitened residual, from `scaled_cholesky`'s parts."""
+    with quiet():
+        u = forward_solve(factor, residual / sd)
+        pivots = np.diagonal(factor, axis1=-2, axis2=-1)
+        constant = (np.log(sd) + np.log(pivots) + 0.5 * LOG_2PI).sum(axis=-1)
+        return -0.5 * (u * u).sum(axis=-1) - constant, u

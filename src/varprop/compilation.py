@@ -1,4 +1,4 @@
-"""JAX's persistent compilation cache, switched on by choice: the command line does, the library does not."""
+"""JAX's persistent compilation cache, on by choice: the command line's, not the library's."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def enable_compilation_cache(folder: str | os.PathLike[str] | None = None) -> pa
     Parameters
     ----------
     folder
-        Where to keep them; ``$XDG_CACHE_HOME/varprop/jax`` (usually ``~/.cache/varprop/jax``) unless
-        given.
+        Where to keep them; ``$XDG_CACHE_HOME/varprop/jax`` (usually ``~/.cache/varprop/jax``)
+        unless given.
 
     Returns
     -------

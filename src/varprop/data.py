@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ def _as_matrix(value: Any, name: str, dtype: Any) -> np.ndarray:
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{name} must hold numbers, but has dtype {array.dtype}.")
-    array = np.asarray(array, dtype)
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes inf, and is named as such
+        array = np.asarray(array, dtype)
     if array.ndim == 1 and name == "y":
         array = array[:, None]
     if array.ndim != 2:
@@ -28,7 +30,9 @@ def _check_finite(array: np.ndarray, name: str) -> None:
     bad = np.argwhere(~np.isfinite(array))
     if len(bad):
         where = f"row {bad[0][0]}" + (f", column {bad[0][1]}" if array.ndim == 2 else "")
-        raise ValueError(f"{name} holds {array[tuple(bad[0])]} in {where}: remove or impute it first.")
+        raise ValueError(
+            f"{name} holds {array[tuple(bad[0])]} in {where}: remove or impute it first."
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +92,9 @@ class Data:
             _check_finite(x_var, "x_var")
             if (x_var < 0).any():
                 row, column = np.argwhere(x_var < 0)[0]
-                raise ValueError(f"x_var must not be negative, but is in row {row}, column {column}.")
+                raise ValueError(
+                    f"x_var must not be negative, but is in row {row}, column {column}."
+                )
             object.__setattr__(self, "x_var", x_var)
 
     @property
@@ -99,7 +105,7 @@ class Data:
 
 @dataclasses.dataclass(frozen=True)
 class Scaling:
-    """Shift and scale of every input and output, such that training rows have mean 0 and variance 1.
+    """Shift and scale of every column, such that training rows have mean 0 and variance 1.
 
     Parameters
     ----------
@@ -129,34 +135,39 @@ class Scaling:
 
     @classmethod
     def of(cls, data: Data, rows: np.ndarray | None = None) -> Scaling:
-        """Return weighted mean and standard deviation of the given rows, in float64.
+        """Return weighted mean and standard deviation of the given rows, computed in float64.
 
-        A constant column keeps scale 1, so that it becomes 0 instead of noise.
+        A constant column keeps scale 1, so that it becomes 0 instead of noise. The mean is rounded
+        to the data's dtype: what training subtracts is then exactly what prediction adds again.
         """
-        weight = np.ones(data.n_rows) if data.weight is None else data.weight.astype(np.float64)
-        if rows is not None:
-            weight = weight[rows]
-        parts = []
-        for array in (data.x, data.y):
-            chosen = array if rows is None else array[rows]
-            parts += _weighted_moments(chosen, weight)
-        return cls(*parts)
+        rows = np.arange(data.n_rows) if rows is None else rows
+        weight = np.ones(len(rows)) if data.weight is None else data.weight[rows].astype(np.float64)
+        if not weight.sum() > 0:
+            raise ValueError("there are no rows of positive weight to scale by.")
+        return cls(
+            *_weighted_moments(data.x, rows, weight), *_weighted_moments(data.y, rows, weight)
+        )
 
 
-def _weighted_moments(array: np.ndarray, weight: np.ndarray) -> list[np.ndarray]:
+def _weighted_moments(
+    array: np.ndarray, rows: np.ndarray, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation per column in two passes, a block of rows at a time."""
-    total = weight.sum()
     block = max(1, 2**22 // max(1, array.shape[1]))
-    starts = range(0, len(array), block)
+    blocks = [slice(i, i + block) for i in range(0, len(rows), block)]
+
+    def average(function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        parts = (weight[part] @ function(array[rows[part]]) for part in blocks)
+        return np.asarray(sum(parts) / weight.sum())
+
     # Differences from one row keep digits where a column is large and nearly constant.
-    origin = array[np.argmax(weight > 0)].astype(np.float64)
-    mean = sum(weight[i : i + block] @ (array[i : i + block] - origin) for i in starts) / total
-    centre = origin + mean
-    var = sum(weight[i : i + block] @ (array[i : i + block] - centre) ** 2 for i in starts) / total
-    std = np.sqrt(var)
+    origin = array[rows[np.argmax(weight > 0)]].astype(np.float64)
+    center = origin + average(lambda values: values - origin)
+    std = np.sqrt(average(lambda values: (values - center) ** 2))
     # Rounding of a constant column leaves a spread of an ulp or so: that is no spread.
-    constant = std <= 1e-6 * np.abs(centre) if array.dtype == np.float32 else std <= 1e-14 * np.abs(centre)
-    return [centre, np.where(constant | (std == 0), 1.0, std)]
+    constant = std <= (1e-6 if array.dtype == np.float32 else 1e-14) * np.abs(center)
+    shift = center.astype(array.dtype).astype(np.float64)
+    return shift, np.where(constant, 1.0, std)
 
 
 def bucket_size(n: int) -> int:
@@ -174,7 +185,7 @@ def bucket_size(n: int) -> int:
 
 
 def pad_rows(array: np.ndarray, n: int) -> np.ndarray:
-    """Append copies of the first row up to n rows (they get weight 0, but must be valid numbers)."""
+    """Append copies of the first row up to n rows (of weight 0, but they must be valid numbers)."""
     if len(array) == n:
         return array
     padded = np.empty((n, *array.shape[1:]), array.dtype)

@@ -25,11 +25,11 @@ class AbstractLikelihood(eqx.Module):
 
     @abstractmethod
     def expected_log_prob(self, f: Output, y: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
-        """E[log p(y | f)] over the distribution of f, per row."""
+        """Return E[log p(y | f)] over the distribution of f, per row."""
 
     @abstractmethod
     def log_predictive(self, f: Output, y: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
-        """log E[p(y | f)] over the (Gaussian) distribution of f, per row."""
+        """Return log E[p(y | f)] over the (Gaussian) distribution of f, per row."""
 
     @abstractmethod
     def predictive(self, f: Output) -> Output:
@@ -52,8 +52,10 @@ class GaussianLikelihood(AbstractLikelihood):
     >>> likelihood.predictive(f).var.tolist()
     [[4.0]]
     >>> y = jnp.zeros((1, 1))
-    >>> print(f"{likelihood.expected_log_prob(f, y)[0]:.4f} {likelihood.log_predictive(f, y)[0]:.4f}")
-    -2.4189 -1.6121
+    >>> print(f"{likelihood.expected_log_prob(f, y)[0]:.4f}")
+    -2.4189
+    >>> print(f"{likelihood.log_predictive(f, y)[0]:.4f}")
+    -1.6121
     """
 
     log_std: Float[Array, " d"]
@@ -71,7 +73,7 @@ class GaussianLikelihood(AbstractLikelihood):
         return jnp.exp(2 * self.log_std)
 
     def expected_log_prob(self, f: Output, y: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
-        """Closed form: log N(y | E[f], std^2) - V[f] / (2 std^2), summed over outputs.
+        """Return log N(y | E[f], std^2) - V[f] / (2 std^2), summed over outputs.
 
         Covariances between outputs play no part, since the noise is independent.
         """

@@ -40,7 +40,7 @@ class Model(eqx.Module):
     prior: AbstractPrior
 
     def predictive(self, x: Any) -> Gaussian | JointGaussian:
-        """Return the distribution of the target at x, shape (..., n_inputs): an array or a Gaussian."""
+        """Return the distribution of the target at x (..., n_inputs), an array or a Gaussian."""
         return self.likelihood.predictive(self.network.moments(x))
 
 

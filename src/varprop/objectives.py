@@ -1,6 +1,7 @@
-"""What training minimizes: VI, ROPD, sampled VI, maximum likelihood; and the scaling of the KL, once.
+"""What training minimizes: VI, ROPD, sampled VI, maximum likelihood; the KL's scaling, once.
 
-Every objective is minus a sum over the N training rows plus, if it is regularized, one KL divergence:
+Every objective is minus a sum over the N training rows plus, if it is regularized, one KL
+divergence:
 
     L = -sum_i w_i l_i + kl_weight * KL,        reported per row, L / W with W = sum_i w_i.
 
@@ -8,12 +9,13 @@ A minibatch b of an epoch with B batches estimates it by
 
     L_b / W = -(B / W) sum_{i in b} w_i l_i + kl_weight * KL / W,
 
-so that the mean of the estimates over an epoch's batches is exactly L / W, however the last batch is
-filled and whatever the sample weights: a weight of 2 is the row twice, a weight of 0 is no row.
+so that the mean of the estimates over an epoch's batches is exactly L / W, however the last batch
+is filled and whatever the sample weights: a weight of 2 is the row twice, a weight of 0 is no row.
 """
 
 from __future__ import annotations
 
+import itertools
 from abc import abstractmethod
 from typing import ClassVar
 
@@ -24,13 +26,15 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from varprop.model import Model
 from varprop.moments import Gaussian
+from varprop.nn.weights import BernoulliWeights
+from varprop.priors import weights_by_layer
 
 
 class AbstractObjective(eqx.Module):
     """The data's part of an objective; authors give `log_likelihood`."""
 
     regularized: eqx.AbstractClassVar[bool]
-    #: Whether `log_likelihood` uses its key, so that the objective is known only up to sampling error.
+    #: Whether `log_likelihood` uses its key: the objective is then known up to sampling error.
     sampled: eqx.AbstractClassVar[bool]
 
     @abstractmethod
@@ -55,7 +59,9 @@ class VI(AbstractObjective):
     regularized: ClassVar[bool] = True
     sampled: ClassVar[bool] = False
 
-    def log_likelihood(self, model, x, y, key):
+    def log_likelihood(
+        self, model: Model, x: Gaussian, y: Float[Array, " d"], key: PRNGKeyArray
+    ) -> Float[Array, ""]:
         """E[log p(y | f)] with the propagated mean and variance of f."""
         return model.likelihood.expected_log_prob(model.network.moments(x), y)
 
@@ -72,7 +78,9 @@ class ROPD(AbstractObjective):
     regularized: ClassVar[bool] = True
     sampled: ClassVar[bool] = False
 
-    def log_likelihood(self, model, x, y, key):
+    def log_likelihood(
+        self, model: Model, x: Gaussian, y: Float[Array, " d"], key: PRNGKeyArray
+    ) -> Float[Array, ""]:
         """Log-density of the propagated predictive distribution."""
         return model.likelihood.log_predictive(model.network.moments(x), y)
 
@@ -80,8 +88,9 @@ class ROPD(AbstractObjective):
 class SampledVI(AbstractObjective):
     """Variational inference by sampling weights (Graves 2011, adaptive weight noise).
 
-    Each step draws `n_samples` networks, shared by the rows of the batch, with the reparametrization
-    of the Gaussian weights.
+    Each step draws `n_samples` networks, shared by the rows of the batch, with the
+    reparametrization of the Gaussian weights. Bernoulli weights are refused: a drawn bit has no
+    derivative, so their probabilities would not be trained.
 
     Parameters
     ----------
@@ -98,14 +107,19 @@ class SampledVI(AbstractObjective):
     regularized: ClassVar[bool] = True
     sampled: ClassVar[bool] = True
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         if self.n_samples < 1:
             raise ValueError(f"n_samples must be at least 1, but is {self.n_samples}.")
 
-    def log_likelihood(self, model, x, y, key):
+    def log_likelihood(
+        self, model: Model, x: Gaussian, y: Float[Array, " d"], key: PRNGKeyArray
+    ) -> Float[Array, ""]:
         """Average of log p(y | f) over sampled networks (and sampled inputs, if uncertain)."""
+        weights = itertools.chain(*weights_by_layer(model.network))
+        if any(isinstance(array, BernoulliWeights) for array in weights):
+            raise TypeError("SampledVI cannot train Bernoulli weights: use VI or ROPD.")
 
-        def one(key):
+        def one(key: PRNGKeyArray) -> Float[Array, ""]:
             network_key, input_key = jax.random.split(key)
             f = model.network.sample(network_key)(x.sample(input_key))
             return model.likelihood.expected_log_prob(Gaussian(f), y)
@@ -127,7 +141,9 @@ class MaximumLikelihood(AbstractObjective):
     regularized: ClassVar[bool] = False
     sampled: ClassVar[bool] = False
 
-    def log_likelihood(self, model, x, y, key):
+    def log_likelihood(
+        self, model: Model, x: Gaussian, y: Float[Array, " d"], key: PRNGKeyArray
+    ) -> Float[Array, ""]:
         """Log-density of the propagated predictive distribution."""
         return model.likelihood.log_predictive(model.network.moments(x), y)
 
@@ -152,7 +168,7 @@ def batch_loss(
         What to evaluate.
     x, y, weight
         The batch, one row per *column*: shapes (inputs, n), (d, n) and (n,). See
-        `varprop.nn.layers.apply_weight` for why. Rows of weight 0 are padding.
+        `varprop.nn.layers.apply_weight` for why. Rows of weight 0 are padding: any valid numbers.
     key
         For objectives that sample.
     kl_weight
@@ -165,7 +181,8 @@ def batch_loss(
     rows = jax.vmap(
         lambda x, y: objective.log_likelihood(model, x, y, key), in_axes=-1, out_axes=-1
     )(x, y)
-    # Padding may hold anything, so it is selected away, not only multiplied by 0.
+    # Padding may lie so far off that its term overflows; selecting drops it, a factor of 0 would
+    # not. Its derivative is 0 times that of its term, hence the need for valid numbers.
     data = -jnp.sum(jnp.where(weight > 0, weight * rows, 0.0)) * (n_batches / total_weight)
     if not objective.regularized:
         return data

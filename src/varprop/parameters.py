@@ -89,17 +89,12 @@ class Structure:
 
     def build(self, params: Float[Array, " p"], constants: list[Array]) -> Any:
         """Put the tree together again."""
-        leaves: list[Any] = []
-        start, shapes, rest, fixed = 0, iter(self.shapes), iter(self.static), iter(constants)
-        for kind in self.kinds:
-            if kind == "param":
-                shape = next(shapes)
-                size = int(np.prod(shape, dtype=int))
-                leaves.append(params[start : start + size].reshape(shape))
-                start += size
-            else:
-                leaves.append(next(fixed) if kind == "constant" else next(rest))
-        return jax.tree.unflatten(self.treedef, leaves)
+        sizes = [int(np.prod(shape, dtype=int)) for shape in self.shapes]
+        # The derivative of one split is one concatenation; that of slices would be a padded sum each.
+        parts = zip(jax.lax.split(params, sizes), self.shapes, strict=True)
+        learned = iter(part.reshape(shape) for part, shape in parts)
+        sources = {"param": learned, "constant": iter(constants), "static": iter(self.static)}
+        return jax.tree.unflatten(self.treedef, [next(sources[kind]) for kind in self.kinds])
 
 
 def take_apart(tree: PyTree) -> tuple[Structure, Float[Array, " p"], list[Array]]:

@@ -14,7 +14,8 @@ from varprop.model import Model
 from varprop.moments import Gaussian, JointGaussian
 from varprop.parameters import take_apart
 
-# Large enough that a call's fixed cost does not count, small enough to stay in the processor's cache.
+# Large enough that a call's fixed cost does not count, small enough to stay in the processor's
+# cache.
 BLOCK_ROWS = 4096
 
 
@@ -110,7 +111,7 @@ def _propagate_block(structure, params, constants, x, x_var, shift, inv_scale):
     model: Model = structure.build(params, constants)
     x = ((x - shift) * inv_scale).T
     if x_var is not None:
-        x_var = (x_var * inv_scale**2).T
+        x_var = (x_var * inv_scale * inv_scale).T  # the square of a large factor overflows
 
     def one_row(x: Gaussian):
         out = model.network.moments(x)

@@ -1,7 +1,7 @@
 """Priors over the weights of a network, learned like any other parameter or fixed.
 
-A prior says which distribution the weights of each layer are compared with; the KL divergence is then
-the weights' own business. One of your own is a class with one method:
+A prior says which distribution the weights of each layer are compared with; the KL divergence is
+then the weights' own business. One of your own is a class with one method:
 
 >>> import equinox as eqx, jax, jax.numpy as jnp
 >>> from varprop import Gaussian
@@ -59,8 +59,8 @@ class AbstractPrior(eqx.Module):
     def distribution(self, layer: int) -> Any:
         """Return what the weights and biases of the layer with this number are compared with.
 
-        A `Gaussian` for Gaussian weights, a `varprop.nn.Bernoulli` for Bernoulli weights; its shape is
-        () or one that broadcasts against every array of weights in the layer.
+        A `Gaussian` for Gaussian weights, a `varprop.nn.Bernoulli` for Bernoulli weights; its shape
+        is () or one that broadcasts against every array of weights in the layer.
         """
 
     def kl(self, network: PyTree) -> Float[Array, ""]:
@@ -216,7 +216,8 @@ def default_prior(network: PyTree) -> AbstractPrior:
     --------
     >>> import jax
     >>> from varprop.nn import BernoulliWeights, mlp
-    >>> type(default_prior(mlp(2, 1, key=jax.random.key(0), weights=BernoulliWeights.init))).__name__
+    >>> network = mlp(2, 1, key=jax.random.key(0), weights=BernoulliWeights.init)
+    >>> type(default_prior(network)).__name__
     'LearnedBernoulli'
     """
     flat = [weights for layer in weights_by_layer(network) for weights in layer]

@@ -6,8 +6,6 @@ import hashlib
 import json
 import os
 import pathlib
-import tempfile
-import zipfile
 from typing import Any
 
 import numpy as np
@@ -30,22 +28,26 @@ def fingerprint(description: Any, arrays: list[np.ndarray]) -> str:
     digest = hashlib.sha256(json.dumps(description, sort_keys=True, default=repr).encode())
     for array in arrays:
         digest.update(repr((array.shape, array.dtype.str)).encode())
-        digest.update(np.ascontiguousarray(array))
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 
 def save(path: pathlib.Path, run: str, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
-    """Write atomically: a temporary file beside the target, flushed to disk, then renamed over it."""
+    """Write atomically: a temporary file beside the target, flushed to disk, then renamed over it.
+
+    The temporary file has a fixed name, so that one left by a killed process is overwritten.
+    """
     header = json.dumps({"format": FORMAT, "run": run, **meta})
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    parts: dict[str, Any] = {"__header__": np.frombuffer(header.encode(), np.uint8), **arrays}
+    temporary = path.with_name(path.name + ".tmp")
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            np.savez(file, __header__=np.frombuffer(header.encode(), np.uint8), **arrays)  # type: ignore[arg-type]
+        with open(temporary, "wb") as file:
+            np.savez(file, **parts)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(name, path)
+        os.replace(temporary, path)
     except BaseException:
-        pathlib.Path(name).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -57,7 +59,9 @@ def load(path: pathlib.Path, run: str) -> tuple[dict[str, np.ndarray], dict[str,
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         meta = json.loads(arrays.pop("__header__").tobytes())
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        if not isinstance(meta, dict):
+            raise TypeError(f"the header is a {type(meta).__name__}.")
+    except Exception as error:  # a damaged or foreign file may fail in any way
         raise CheckpointError(
             f"{path} is not a readable checkpoint: delete it to start anew."
         ) from error
@@ -68,7 +72,7 @@ def load(path: pathlib.Path, run: str) -> tuple[dict[str, np.ndarray], dict[str,
         )
     if meta["run"] != run:
         raise CheckpointError(
-            f"{path} belongs to a run with other data, settings or seed: name another file or delete "
-            "it."
+            f"{path} belongs to a run with other data, settings or seed: "
+            "name another file or delete it."
         )
     return arrays, meta

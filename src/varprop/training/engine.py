@@ -1,8 +1,9 @@
 """`fit` and `fit_many`: lanes of training on one compiled program, on as many threads as cores.
 
-A lane is one independent training run. All lanes run the same compiled program on the same copy of the
-data; they differ by index arrays, keys and scalars. Each is a sequence of calls, each of one window of
-epochs; Python runs only in between: to look at the loss, show progress, write a checkpoint, stop.
+A lane is one independent training run. All lanes run the same compiled program on the same copy of
+the data; they differ by index arrays, keys and scalars. Each is a sequence of calls, each of one
+window of epochs; Python runs only in between: to look at the loss, show progress, write a
+checkpoint, stop.
 """
 
 from __future__ import annotations
@@ -15,25 +16,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
+import optax  # type: ignore[import-untyped]
 from jaxtyping import PRNGKeyArray
 
-from varprop.data import Data, Scaling, bucket_size, pad_rows
+from varprop.data import Data
 from varprop.model import Model
 from varprop.objectives import AbstractObjective
-from varprop.parameters import take_apart
-from varprop.training import checkpoint as checkpoints
-from varprop.training.lanes import Lane, LaneRunner
-from varprop.training.program import LaneInputs, Rows, make_program
+from varprop.training.lanes import Lane
+from varprop.training.preparation import fingerprint, prepare
 from varprop.training.progress import Progress
 from varprop.training.recipe import Recipe
 from varprop.training.result import Fit
 from varprop.training.session import Session
-
-# Above this many multiplications per layer and batch a single lane gains from XLA's own threads.
-_LARGE_PRODUCT = 2**24
 
 
 def fit(
@@ -66,8 +61,8 @@ def fit(
     recipe
         How to train; the default recipe unless given, `Recipe.paper()` for the paper's protocol.
     standardize
-        Train on inputs and targets shifted and scaled to mean 0 and variance 1. The trained model is
-        in these units; `Fit.scaling` has the numbers.
+        Train on inputs and targets shifted and scaled to mean 0 and variance 1. The trained model
+        is in these units; `Fit.scaling` has the numbers.
     optimizer
         Any Optax optimizer, used with its own learning rate instead of the recipe's.
     time_limit
@@ -122,8 +117,8 @@ def fit_restarts(
 ) -> Fit:
     """Train from several starts and keep the one with the lowest final training objective.
 
-    Every other lane trains without the warm-up of the KL weight: which of the two ends lower depends
-    on the data, and the training objective says so without any held-out row.
+    Every other lane trains without the warm-up of the KL weight: which of the two ends lower
+    depends on the data, and the training objective says so without any held-out row.
 
     Parameters
     ----------
@@ -175,9 +170,9 @@ def restart_lanes(
 
 
 def best_of(fits: Sequence[Fit]) -> Fit:
-    """Return the fit with the lowest final training objective; non-finite ones lose."""
+    """Return the fit with the lowest final training objective; those without one lose."""
     losses = tuple(result.loss for result in fits)
-    ranked = [np.inf if np.isnan(loss) else loss for loss in losses]
+    ranked = [loss if np.isfinite(loss) else np.inf for loss in losses]
     return dataclasses.replace(fits[int(np.argmin(ranked))], restart_losses=losses)
 
 
@@ -196,8 +191,8 @@ def fit_many(
 ) -> list[Fit]:
     """Train many lanes: splits, seeds, ensemble members, KL weights, learning rates.
 
-    The program is compiled once and the data is held once. A lane gives the same result, to the bit,
-    as the same lane trained by `fit`; a lane that fails does not touch the others.
+    The program is compiled once and the data is held once. A lane gives the same result, to the
+    bit, as the same lane trained by `fit`; a lane that fails does not touch the others.
 
     Parameters
     ----------
@@ -234,7 +229,7 @@ def fit_many(
     """
     if not lanes:
         raise ValueError("there are no lanes to train.")
-    runners = _prepare(lanes, data, objective, standardize=standardize, optimizer=optimizer)
+    runners = prepare(lanes, data, objective, standardize=standardize, optimizer=optimizer)
     session = Session(
         runners,
         n_threads=min(len(lanes), n_threads or os.cpu_count() or 1),
@@ -244,125 +239,7 @@ def fit_many(
         path = pathlib.Path(checkpoint)
         if not path.parent.is_dir():
             raise FileNotFoundError(f"the folder of the checkpoint, {path.parent}, does not exist.")
-        session.resume_from(path, _fingerprint(lanes, data, objective, standardize, optimizer))
+        session.resume_from(path, fingerprint(lanes, data, objective, standardize, runners))
     with Progress(progress, len(lanes), max(runner.max_steps for runner in runners)) as bar:
         session.run(bar, checkpoint_every)
     return [runner.result() for runner in runners]
-
-
-def _prepare(lanes, data, objective, *, standardize, optimizer) -> list[LaneRunner]:
-    dtype = data.x.dtype
-    apart = [take_apart((lane.model, objective)) for lane in lanes]
-    structure = apart[0][0]
-    for number, (other, params, _) in enumerate(apart):
-        if other != structure:
-            raise ValueError(f"the model of lane {number} has another structure than lane 0's.")
-        if params.dtype != dtype:
-            raise TypeError(
-                f"the model is {params.dtype}, but the data is {dtype}: make both float32 or, inside "
-                "jax.enable_x64, both float64."
-            )
-    sizes = {lane.recipe.batch_size for lane in lanes}
-    if len(sizes) > 1:
-        raise ValueError(f"all lanes must have one batch size, but they have {sorted(map(str, sizes))}.")
-    chosen = [_rows_of(lane, data, number) for number, lane in enumerate(lanes)]
-    padded = bucket_size(max(len(rows) for rows in chosen))
-    full_batch = lanes[0].recipe.batch_size is None or lanes[0].recipe.batch_size >= padded
-    batch_size = padded if full_batch else lanes[0].recipe.batch_size
-    padded = -(-padded // batch_size) * batch_size  # whole batches, the last one filled up by padding
-    _check_outputs(lanes[0].model, data)
-    widest = max((int(np.prod(shape)) for shape in structure.shapes), default=0)
-    program = make_program(
-        structure,
-        optimizer=optimizer,
-        batch_size=batch_size,
-        shuffle=not full_batch,
-        multi_thread=len(lanes) == 1 and widest * batch_size > _LARGE_PRODUCT,
-    )
-    n = bucket_size(data.n_rows)
-    rows = Rows(
-        x=jnp.asarray(pad_rows(data.x, n)),
-        y=jnp.asarray(pad_rows(data.y, n)),
-        weight=None if data.weight is None else jnp.asarray(pad_rows(data.weight, n)),
-        x_var=None if data.x_var is None else jnp.asarray(pad_rows(data.x_var, n)),
-    )
-    runners = []
-    for lane, (_, params, constants), index in zip(lanes, apart, chosen, strict=True):
-        scaling = Scaling.of(data, index) if standardize else Scaling.identity(data)
-        inputs = _lane_inputs(lane, data, index, padded, scaling, constants)
-        # A sampled objective's final value is averaged over a few passes; the others are exact in one.
-        passes = 16 if objective.sampled else 1
-        runners.append(
-            LaneRunner(
-                program, rows, inputs, params, recipe=lane.recipe, scaling=scaling, passes=passes
-            )
-        )
-    return runners
-
-
-def _rows_of(lane: Lane, data: Data, number: int) -> np.ndarray:
-    if lane.rows is None:
-        rows = np.arange(data.n_rows)
-    else:
-        rows = np.asarray(lane.rows)
-        if rows.ndim != 1 or rows.dtype.kind not in "iu":
-            raise ValueError(f"rows of lane {number} must be a list of row numbers.")
-        if len(rows) and not (0 <= rows.min() and rows.max() < data.n_rows):
-            raise ValueError(
-                f"rows of lane {number} must lie between 0 and {data.n_rows - 1}, but go from "
-                f"{rows.min()} to {rows.max()}."
-            )
-    if data.weight is not None:
-        rows = rows[data.weight[rows] > 0]  # a weight of 0 is no row
-    if not len(rows):
-        raise ValueError(f"lane {number} has no rows to train on.")
-    return rows
-
-
-def _check_outputs(model: Model, data: Data) -> None:
-    """Let the network see one row, so that a wrong size is reported before anything is compiled."""
-    shape = jax.ShapeDtypeStruct((data.x.shape[1],), data.x.dtype)
-    out = jax.eval_shape(lambda x: model.predictive(x).mean, shape)
-    if out.shape[-1] != data.y.shape[1]:
-        raise ValueError(
-            f"the network has {out.shape[-1]} outputs, but y has {data.y.shape[1]} columns."
-        )
-
-
-def _lane_inputs(lane, data, index, padded, scaling, constants) -> LaneInputs:
-    dtype = data.x.dtype
-    rows = np.zeros(padded, np.int32)
-    rows[: len(index)] = index
-    weight = len(index) if data.weight is None else data.weight[index].sum(dtype=np.float64)
-
-    def scalar(value):
-        return jnp.asarray(value, dtype)
-
-    return LaneInputs(
-        rows=jnp.asarray(rows),
-        n_rows=jnp.int32(len(index)),
-        total_weight=scalar(weight),
-        x_shift=scalar(scaling.x_shift),
-        x_inv_scale=scalar(1 / scaling.x_scale),
-        y_shift=scalar(scaling.y_shift),
-        y_inv_scale=scalar(1 / scaling.y_scale),
-        keys=jax.random.split(lane.key),
-        constants=constants,
-        learning_rate=scalar(lane.recipe.learning_rate),
-        kl_weight=scalar(lane.recipe.kl_weight),
-        kl_warmup=scalar(lane.recipe.kl_warmup),
-    )
-
-
-def _fingerprint(lanes, data, objective, standardize, optimizer) -> str:
-    arrays = [data.x, data.y]
-    arrays += [extra for extra in (data.weight, data.x_var) if extra is not None]
-    description: list[Any] = [repr(objective), standardize, optimizer is not None, jax.__version__]
-    for lane in lanes:
-        description.append(dataclasses.asdict(lane.recipe))
-        arrays.append(np.asarray(jax.random.key_data(lane.key)))
-        _, params, constants = take_apart((lane.model, objective))
-        arrays += [np.asarray(leaf) for leaf in (params, *constants)]
-        if lane.rows is not None:
-            arrays.append(np.asarray(lane.rows))
-    return checkpoints.fingerprint(description, arrays)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import threading
 import time
 from typing import Any
@@ -84,6 +85,7 @@ class LaneRunner:
         self.lock = threading.Lock()
         self.state = LaneState(
             params=params,
+            previous=params,
             optimizer=program.init_optimizer(params),
             step=jnp.int32(0),
             epoch=jnp.int32(0),
@@ -94,7 +96,7 @@ class LaneRunner:
         self.cooling_since: int | None = None
         self.converged = False
         self.outcome: Outcome | None = None
-        self.final_loss = float("nan")
+        self.final_loss = math.nan
         self.seconds = 0.0
 
     @property
@@ -123,6 +125,8 @@ class LaneRunner:
         n_epochs = min(self.window, self.end_epoch - self.epoch)
         state, losses = self._run(self.state, n_epochs)
         new = np.asarray(losses[:n_epochs], np.float64)
+        if not np.isfinite(new).all():
+            new = new[: int(np.argmin(np.isfinite(new)))]  # nothing was trained from there on
         with self.lock:
             self.state = state
             self.losses += new.tolist()
@@ -132,7 +136,7 @@ class LaneRunner:
             self.end(outcome)
 
     def _next(self, new: np.ndarray) -> Outcome | None:
-        """Look at the losses of the last window: has the lane ended, and how?"""
+        """Look at the losses of the last window: say whether the lane has ended, and how."""
         if not bool(self.state.finite):
             return Outcome.NONFINITE
         if self.cooling_since is None and not self.converged:
@@ -150,7 +154,9 @@ class LaneRunner:
             return None
         return Outcome.CONVERGED if self.converged else Outcome.MAX_STEPS
 
-    def _run(self, state: LaneState, n_epochs: int, *, train: bool = True):
+    def _run(
+        self, state: LaneState, n_epochs: int, *, train: bool = True
+    ) -> tuple[LaneState, Float[Array, " epochs"]]:
         dtype = state.params.dtype
         start, length = _NEVER, 1.0
         if self.cooling_since is not None:
@@ -165,7 +171,8 @@ class LaneRunner:
         _, losses = self._run(state, self.passes, train=False)
         loss = float(np.asarray(losses[: self.passes], np.float64).mean())
         with self.lock:
-            self.final_loss, self.outcome = loss, outcome
+            self.final_loss = loss if math.isfinite(loss) else math.nan
+            self.outcome = outcome
 
     def result(self) -> Fit:
         """Return the finished lane as a Fit."""

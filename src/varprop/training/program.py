@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
+import optax  # type: ignore[import-untyped]
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from varprop.moments import Gaussian
@@ -57,6 +57,7 @@ class LaneState(NamedTuple):
     """What training changes: all of it is in a checkpoint."""
 
     params: Float[Array, " p"]
+    previous: Float[Array, " p"]  # before the last step: the last known to have a finite loss
     optimizer: PyTree
     step: Int[Array, ""]
     epoch: Int[Array, ""]
@@ -74,9 +75,9 @@ class Cooldown(NamedTuple):
 class Program:
     """What is compiled once: everything here is static.
 
-    `optimizer` sees the parameters as one flat vector when `flat_parameters` is true, otherwise as the
-    list of the model's arrays. `scaled` means that the engine multiplies its updates by minus the
-    learning rate of the moment; otherwise they are taken as they are, but still cooled down.
+    `optimizer` sees the parameters as one flat vector when `flat_parameters` is true, otherwise as
+    the list of the model's arrays. `scaled` means that the engine multiplies its updates by minus
+    the learning rate of the moment; otherwise they are taken as they are, but still cooled down.
     """
 
     structure: Structure
@@ -147,7 +148,7 @@ def _run_epochs(program, state, lane, rows, cooldown, n_epochs, train):
     n_batches = (lane.n_rows + (size - 1)) // size
     batches = n_batches.astype(dtype)
 
-    def loss_of(params, order, batch, step, kl_weight):
+    def loss_of(params, order, batch, draw, kl_weight):
         model, objective = program.structure.build(params, lane.constants)
         slots = batch * size + jnp.arange(size, dtype=jnp.int32)
         chosen = jax.lax.dynamic_slice(order, (batch * size,), (size,))
@@ -158,26 +159,30 @@ def _run_epochs(program, state, lane, rows, cooldown, n_epochs, train):
         y = ((rows.y[chosen] - lane.y_shift) * lane.y_inv_scale).T
         x_var = None
         if rows.x_var is not None:
-            x_var = (rows.x_var[chosen] * lane.x_inv_scale**2).T
+            # One factor at a time: the square of a large one overflows.
+            x_var = (rows.x_var[chosen] * lane.x_inv_scale * lane.x_inv_scale).T
+        # The barrier keeps XLA from folding the transposition into the products, which would turn the
+        # layers' arrays round again.
+        x, x_var, y = jax.lax.optimization_barrier((x, x_var, y))
         return batch_loss(
             objective,
             model,
             Gaussian(x, x_var),
             y,
             weight,
-            key=jax.random.fold_in(lane.keys[1], step),
+            key=jax.random.fold_in(lane.keys[1], draw),
             kl_weight=kl_weight,
             n_batches=batches,
             total_weight=lane.total_weight,
         )
 
-    def one_step(batch, carry):
+    def one_step(first_draw, batch, carry):
         state, order, total = carry
         step = state.step.astype(dtype)
         warmth = jnp.where(lane.kl_warmup > 0, jnp.minimum(1.0, step / lane.kl_warmup), 1.0)
         kl_weight = lane.kl_weight * jnp.where(train, warmth, 1.0)
         loss, gradient = jax.value_and_grad(loss_of)(
-            state.params, order, batch, state.step, kl_weight
+            state.params, order, batch, first_draw + batch, kl_weight
         )
         # 0 * x is 0 unless x is infinite or NaN, so one sum looks at all of them.
         finite = state.finite & jnp.isfinite(loss + jnp.sum(0.0 * gradient))
@@ -186,9 +191,13 @@ def _run_epochs(program, state, lane, rows, cooldown, n_epochs, train):
         rate = jnp.clip(left, 0.0, 1.0)
         if program.scaled:
             rate = -lane.learning_rate * rate
-        moving = finite & train
+        moving, failed = finite & train, ~finite & train
+        # Parameters may be finite numbers and yet have an infinite loss: then the step that led to
+        # them is taken back.
+        kept = jnp.where(failed, state.previous, state.params)
         new = LaneState(
-            params=jnp.where(moving, state.params + rate * updates, state.params),
+            params=jnp.where(moving, state.params + rate * updates, kept),
+            previous=jnp.where(moving, state.params, state.previous),
             optimizer=jax.tree.map(
                 lambda after, before: jnp.where(moving, after, before), optimizer, state.optimizer
             ),
@@ -196,13 +205,16 @@ def _run_epochs(program, state, lane, rows, cooldown, n_epochs, train):
             epoch=state.epoch,
             finite=finite,
         )
-        return new, order, total + loss
+        return new, order, total + jnp.where(failed, jnp.nan, loss)
 
     def one_epoch(index, carry):
         state, losses = carry
-        order = _shuffled(lane, state.epoch + index) if program.shuffle else lane.rows
+        epoch = state.epoch + index
+        order = _shuffled(lane, epoch) if program.shuffle else lane.rows
         start = (state, order, jnp.zeros((), dtype))
-        state, _, total = jax.lax.fori_loop(0, n_batches, one_step, start)
+        # Draws are numbered by batches, not by steps: they go on when nothing is trained.
+        step = functools.partial(one_step, epoch * n_batches)
+        state, _, total = jax.lax.fori_loop(0, n_batches, step, start)
         return state, losses.at[index].set(total / batches)
 
     losses = jnp.zeros(MAX_EPOCHS_PER_CALL, dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import TracebackType
 
 
@@ -61,6 +62,10 @@ class Progress:
             self._max_steps if over else min(step, self._max_steps)
             for step, over in zip(steps, finished, strict=True)
         )
-        running = [loss for loss, over in zip(losses, finished, strict=True) if not over and loss == loss]
+        running = [
+            loss
+            for loss, over in zip(losses, finished, strict=True)
+            if not over and not math.isnan(loss)
+        ]
         loss = f"{sum(running) / len(running):.4f}" if running else "-"
         self._bar.update(self._task, completed=done, done=sum(finished), loss=loss)

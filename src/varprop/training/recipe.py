@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 
@@ -12,12 +13,13 @@ import numpy as np
 class StopRule:
     """When the training loss counts as converged.
 
-    The loss of every epoch is averaged over windows of `window` steps. A window is *flat* if its mean
-    lies less than `tol * max(1, |best|)` below the best mean of the windows before it. `patience` flat
-    windows in a row are convergence. Nothing counts before the KL weight has reached its final value.
+    The loss of every epoch is averaged over windows of `window` steps. A window is *flat* if its
+    mean lies less than `tol * max(1, |best|)` below the best mean of the windows before it.
+    `patience` flat windows in a row are convergence. Nothing counts before the KL weight has
+    reached its final value.
 
-    The patience is long because this objective has long plateaus: while the KL prunes unused weights
-    the loss may stand still for ten thousand steps before a unit finds its use.
+    The patience is long because this objective has long plateaus: while the KL prunes unused
+    weights the loss may stand still for ten thousand steps before a unit finds its use.
 
     Parameters
     ----------
@@ -42,7 +44,8 @@ class StopRule:
     def __post_init__(self):
         if self.window < 1 or self.patience < 1:
             raise ValueError(
-                f"window and patience must be at least 1, but are {self.window} and {self.patience}."
+                "window and patience must be at least 1, but are "
+                f"{self.window} and {self.patience}."
             )
         if not self.tol >= 0:
             raise ValueError(f"tol must not be negative, but is {self.tol}.")
@@ -76,7 +79,7 @@ class Recipe:
         Steps over which the learning rate falls linearly to 0 once the loss has converged, or such
         that it ends with `max_steps`; 0 keeps it constant.
     max_steps
-        Upper limit of steps, cool-down included.
+        Limit of steps, cool-down included, rounded up to whole epochs.
     batch_size
         Rows per step; None takes all rows in every step (deterministic gradient descent).
     stop
@@ -111,9 +114,10 @@ class Recipe:
 
     @classmethod
     def paper(cls) -> Recipe:
-        """Return the paper's protocol: Adam at 1e-3, batches of 128, full KL from the start, to convergence.
+        """Return the paper's protocol: Adam at 1e-3, batches of 128, full KL from the start.
 
-        The paper does not say when a loss has converged; the rule and the limit are ours.
+        It trains to convergence. The paper does not say when a loss has converged; the rule and the
+        limit are ours.
         """
         return cls(
             learning_rate=1e-3,
@@ -123,6 +127,6 @@ class Recipe:
             stop=StopRule(window=1000, tol=1e-3, patience=10),
         )
 
-    def replace(self, **changes) -> Recipe:
+    def replace(self, **changes: Any) -> Recipe:
         """Return a copy with some fields changed."""
         return dataclasses.replace(self, **changes)

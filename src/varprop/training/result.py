@@ -33,8 +33,8 @@ class Outcome(enum.Enum):
         return {
             Outcome.CONVERGED: "the training loss converged",
             Outcome.MAX_STEPS: "the limit of steps was reached before the loss had converged",
-            Outcome.NONFINITE: "the loss or its gradient became infinite or NaN, and the last finite "
-            "parameters were kept: lower the learning rate",
+            Outcome.NONFINITE: "the loss or its gradient became infinite or NaN, and the last "
+            "finite parameters were kept: lower the learning rate",
             Outcome.INTERRUPTED: "training was interrupted, and what there was is returned",
             Outcome.TIME_LIMIT: "the time limit was reached",
         }[self]
@@ -50,9 +50,10 @@ class Fit:
         The trained model, in scaled units.
     history
         Training loss of every epoch (per row, with the KL weight of the moment), shape (epochs,).
+        All finite: a lane that turned non-finite has those of the epochs before.
     loss
-        The objective per row over all training rows at the end, with the full KL weight. This is what
-        restarts are chosen by. NaN if training ended before a finite value was seen.
+        The objective per row over all training rows at the end, with the full KL weight. This is
+        what restarts are chosen by. NaN if it is not finite.
     outcome
         How it ended.
     n_steps

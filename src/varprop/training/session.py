@@ -1,4 +1,4 @@
-"""Running lanes on threads, while the main thread watches: progress, checkpoints, limits, Ctrl-C."""
+"""Lanes on threads, while the main thread watches: progress, checkpoints, limits, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Session:
             raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-        # Saved before the lanes that were cut short are marked as ended, so that they can be resumed.
+        # Saved before lanes that were cut short are marked as ended, so that they can be resumed.
         self.save()
         for runner in self.runners:
             if runner.outcome is None:

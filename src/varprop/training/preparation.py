@@ -1,0 +1,187 @@
+"""From what a caller gives to lanes that can run: checks, scaling, padding; the run's digest."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax  # type: ignore[import-untyped]
+from jaxtyping import Array
+
+from varprop.data import Data, Scaling, bucket_size, pad_rows
+from varprop.model import Model
+from varprop.objectives import AbstractObjective
+from varprop.parameters import take_apart
+from varprop.training import checkpoint as checkpoints
+from varprop.training.lanes import Lane, LaneRunner
+from varprop.training.program import LaneInputs, Rows, make_program
+from varprop.training.recipe import Recipe
+
+# Above this many multiplications per layer and batch a single lane gains from XLA's own threads.
+_LARGE_PRODUCT = 2**24
+
+
+def prepare(
+    lanes: Sequence[Lane],
+    data: Data,
+    objective: AbstractObjective,
+    *,
+    standardize: bool,
+    optimizer: optax.GradientTransformation | None,
+) -> list[LaneRunner]:
+    """Check lanes and data, and return what trains them, in their order."""
+    dtype = data.x.dtype
+    apart = [take_apart((lane.model, objective)) for lane in lanes]
+    structure = apart[0][0]
+    for number, (other, params, _) in enumerate(apart):
+        if other != structure:
+            raise ValueError(f"the model of lane {number} has another structure than lane 0's.")
+        if params.dtype != dtype:
+            raise TypeError(
+                f"the model is {params.dtype}, but the data is {dtype}: make both float32 or, "
+                "inside jax.enable_x64, both float64."
+            )
+    sizes = {lane.recipe.batch_size for lane in lanes}
+    if len(sizes) > 1:
+        listed = sorted(map(str, sizes))
+        raise ValueError(f"all lanes must have one batch size, but they have {listed}.")
+    chosen = [_rows_of(lane, data, number) for number, lane in enumerate(lanes)]
+    # Lanes that shuffle may share a length: random bits at its end do not change those before.
+    longest = max(bucket_size(len(index)) for index in chosen)
+    _check_outputs(lanes[0].model, data)
+    widest = max((int(np.prod(shape)) for shape in structure.shapes), default=0)
+    n = bucket_size(data.n_rows)
+    rows = Rows(
+        x=jnp.asarray(pad_rows(data.x, n)),
+        y=jnp.asarray(pad_rows(data.y, n)),
+        weight=None if data.weight is None else jnp.asarray(pad_rows(data.weight, n)),
+        x_var=None if data.x_var is None else jnp.asarray(pad_rows(data.x_var, n)),
+    )
+    runners = []
+    for lane, (_, params, constants), index in zip(lanes, apart, chosen, strict=True):
+        batch_size, shuffle = _batching(lane.recipe, len(index))
+        program = make_program(
+            structure,
+            optimizer=optimizer,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            multi_thread=len(lanes) == 1 and widest * batch_size > _LARGE_PRODUCT,
+        )
+        # Whole batches, the last one filled up by padding.
+        padded = -(-longest // batch_size) * batch_size if shuffle else batch_size
+        scaling = Scaling.of(data, index) if standardize else Scaling.identity(data)
+        inputs = _lane_inputs(lane, data, index, padded, scaling, constants)
+        # A sampled objective's final value is averaged over some passes; others are exact in one.
+        passes = 16 if objective.sampled else 1
+        runners.append(
+            LaneRunner(
+                program, rows, inputs, params, recipe=lane.recipe, scaling=scaling, passes=passes
+            )
+        )
+    return runners
+
+
+def _batching(recipe: Recipe, n_rows: int) -> tuple[int, bool]:
+    """Return the rows per step, and whether they are shuffled (not if a step takes all).
+
+    This depends on the lane alone, not on its companions: sums of another length round differently.
+    """
+    padded = bucket_size(n_rows)
+    if recipe.batch_size is None or recipe.batch_size >= padded:
+        return padded, False
+    return recipe.batch_size, True
+
+
+def _rows_of(lane: Lane, data: Data, number: int) -> np.ndarray:
+    if lane.rows is None:
+        rows = np.arange(data.n_rows)
+    else:
+        rows = np.asarray(lane.rows)
+        if rows.ndim != 1 or rows.dtype.kind not in "iu":
+            raise ValueError(f"rows of lane {number} must be a list of row numbers.")
+        if len(rows) and (rows.min() < 0 or rows.max() >= data.n_rows):
+            raise ValueError(
+                f"rows of lane {number} must lie between 0 and {data.n_rows - 1}, but go from "
+                f"{rows.min()} to {rows.max()}."
+            )
+    if data.weight is not None:
+        rows = rows[data.weight[rows] > 0]  # a weight of 0 is no row
+    if not len(rows):
+        raise ValueError(f"lane {number} has no rows to train on.")
+    return rows
+
+
+def _check_outputs(model: Model, data: Data) -> None:
+    """Let the network see one row, so that a wrong size is reported before anything is compiled."""
+    shape = jax.ShapeDtypeStruct((data.x.shape[1],), data.x.dtype)
+    out = jax.eval_shape(lambda x: model.predictive(x).mean, shape)
+    if out.shape[-1] != data.y.shape[1]:
+        raise ValueError(
+            f"the network has {out.shape[-1]} outputs, but y has {data.y.shape[1]} columns."
+        )
+
+
+def _lane_inputs(
+    lane: Lane,
+    data: Data,
+    index: np.ndarray,
+    padded: int,
+    scaling: Scaling,
+    constants: list[Array],
+) -> LaneInputs:
+    dtype = data.x.dtype
+    # Padding repeats a row of the lane's own: one it leaves out may lie so far off as to overflow.
+    rows = np.full(padded, index[0], np.int32)
+    rows[: len(index)] = index
+    weight = len(index) if data.weight is None else data.weight[index].sum(dtype=np.float64)
+
+    def scalar(value: Any) -> Array:
+        return jnp.asarray(value, dtype)
+
+    return LaneInputs(
+        rows=jnp.asarray(rows),
+        n_rows=jnp.int32(len(index)),
+        total_weight=scalar(weight),
+        x_shift=scalar(scaling.x_shift),
+        x_inv_scale=scalar(1 / scaling.x_scale),
+        y_shift=scalar(scaling.y_shift),
+        y_inv_scale=scalar(1 / scaling.y_scale),
+        keys=jax.random.split(lane.key),
+        constants=constants,
+        learning_rate=scalar(lane.recipe.learning_rate),
+        kl_weight=scalar(lane.recipe.kl_weight),
+        kl_warmup=scalar(lane.recipe.kl_warmup),
+    )
+
+
+def fingerprint(
+    lanes: Sequence[Lane],
+    data: Data,
+    objective: AbstractObjective,
+    standardize: bool,
+    runners: Sequence[LaneRunner],
+) -> str:
+    """Return the digest of all that determines a run, for its checkpoints."""
+    arrays = [data.x, data.y]
+    arrays += [extra for extra in (data.weight, data.x_var) if extra is not None]
+    program = runners[0].program
+    # Functions are named with their address, which is another one in another process.
+    structure = re.sub(r" at 0x[0-9a-f]+", "", repr(program.structure))
+    description: list[Any] = [structure, standardize, program.scaled, jax.__version__]
+    # An optimizer is known by what it does.
+    start = runners[0].state
+    updates, _ = program.updates(jnp.cos(start.params), start.optimizer, start.params)
+    arrays.append(np.asarray(updates))
+    for lane in lanes:
+        description.append(dataclasses.asdict(lane.recipe))
+        arrays.append(np.asarray(jax.random.key_data(lane.key)))
+        _, params, constants = take_apart((lane.model, objective))
+        arrays += [np.asarray(leaf) for leaf in (params, *constants)]
+        if lane.rows is not None:
+            arrays.append(np.asarray(lane.rows))
+    return checkpoints.fingerprint(description, arrays)

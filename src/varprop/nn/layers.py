@@ -22,18 +22,6 @@ from varprop.nn.weights import AbstractWeights, GaussianWeights
 WeightInit = Callable[[PRNGKeyArray, tuple[int, ...]], AbstractWeights]
 
 
-def apply_weight(
-    weight: Float[Array, "m n"], x: Float[Array, "*batch n"]
-) -> Float[Array, "*batch m"]:
-    """Apply a matrix to one row or to a batch of rows.
-
-    One row is `weight @ x`. Under a `vmap` over the last axis, which is how training batches, it
-    becomes (m, n) @ (n, batch): on the CPU that keeps every elementwise kernel on long rows of the
-    batch instead of short ones of the units and made a training step 1.6 times as fast.
-    """
-    return weight @ x if x.ndim == 1 else x @ weight.T
-
-
 class Affine(eqx.Module):
     """The plain deterministic layer weight @ x + bias: one draw of a `Dense` layer."""
 
@@ -42,7 +30,7 @@ class Affine(eqx.Module):
 
     def __call__(self, x: Float[Array, "*batch n"]) -> Float[Array, "*batch m"]:
         """Map rows of shape (..., n) to (..., m)."""
-        y = apply_weight(self.weight, x)
+        y = x @ self.weight.T
         return y if self.bias is None else y + self.bias
 
 
@@ -80,16 +68,25 @@ class AbstractDense(AbstractLayer):
     ) -> tuple[Gaussian, Gaussian, Gaussian | None]:
         """Return the moments of input, weights and bias, noise included, after a shape check."""
         x = as_gaussian(x)
-        n_in = self.weight.shape[1]
-        if x.mean.ndim == 0 or x.shape[-1] != n_in:
-            raise ValueError(f"x has shape {x.shape}, but this layer needs (..., {n_in}).")
+        self.check_inputs(x.shape[-1] if x.mean.ndim else None, x.shape)
+        return x, *self.noisy_weights()
+
+    def check_inputs(self, n_inputs: int | None, shape: tuple[int, ...]) -> None:
+        """Raise unless rows of this many inputs fit."""
+        if n_inputs != self.weight.shape[1]:
+            raise ValueError(
+                f"x has shape {shape}, but this layer needs (..., {self.weight.shape[1]})."
+            )
+
+    def noisy_weights(self) -> tuple[Gaussian, Gaussian | None]:
+        """Return the moments of weights and bias, noise included."""
         weight = self.weight.moments()
         if self.weight_noise is not None:
             weight = self.weight_noise.moments(weight)
         bias = None if self.bias is None else self.bias.moments()
         if bias is not None and self.bias_noise is not None:
             bias = self.bias_noise.moments(bias)
-        return x, weight, bias
+        return weight, bias
 
     def sample(self, key: PRNGKeyArray) -> Affine:
         """Draw the weights and the bias once."""
@@ -136,25 +133,39 @@ class Dense(AbstractDense):
     def moments(self, x: Gaussian | Float[Array, "*batch n"]) -> Gaussian:
         """Return mean and variance of every output, shape (..., outputs)."""
         x, weight, bias = self.corrupted(x)
-        mean = apply_weight(weight.mean, x.mean)
+        mean = x.mean @ weight.mean.T
         var = None
         if x.var is not None:
-            var = apply_weight(weight.second_moment(), x.var)
+            var = x.var @ weight.second_moment().T
         if weight.var is not None:
-            var = add_variances(var, apply_weight(weight.var, x.mean**2))
+            var = add_variances(var, x.mean**2 @ weight.var.T)
         if bias is not None:
             mean = mean + bias.mean
             var = add_variances(var, bias.var)
+        return Gaussian(mean, None if var is None else jnp.broadcast_to(var, mean.shape))
+
+    def moments_of_columns(self, x: Gaussian) -> Gaussian:
+        """Return the same for inputs (inputs, rows), as (outputs, rows); see `Sequential`."""
+        self.check_inputs(x.shape[0], x.shape[::-1])
+        weight, bias = self.noisy_weights()
+        mean = weight.mean @ x.mean
+        var = None
+        if x.var is not None:
+            var = weight.second_moment() @ x.var
+        if weight.var is not None:
+            var = add_variances(var, weight.var @ x.mean**2)
+        if bias is not None:
+            mean = mean + bias.mean[:, None]
+            var = add_variances(var, None if bias.var is None else bias.var[:, None])
         return Gaussian(mean, None if var is None else jnp.broadcast_to(var, mean.shape))
 
 
 class JointDense(AbstractDense):
     """The last layer of Co-FAWN: W x + b with the full covariance between outputs.
 
-    C = V + sum_i V[x_i] mu_i mu_i^T, where mu_i is the mean of what input i sends to the outputs (a column
-    of W; a row in the paper's notation) and V is diagonal.
-    The covariance is kept in this form (`DiagonalPlusLowRank`); its diagonal equals `Dense`'s
-    variance.
+    C = V + sum_i V[x_i] mu_i mu_i^T, where mu_i is the mean of what input i sends to the outputs (a
+    column of W; a row in the paper's notation) and V is diagonal. The covariance is kept in this
+    form (`DiagonalPlusLowRank`); its diagonal equals `Dense`'s variance.
 
     Parameters
     ----------
@@ -179,10 +190,10 @@ class JointDense(AbstractDense):
     def moments(self, x: Gaussian | Float[Array, "*batch n"]) -> JointGaussian:
         """Return mean (..., outputs) and covariance (..., outputs, outputs)."""
         x, weight, bias = self.corrupted(x)
-        mean = apply_weight(weight.mean, x.mean)
+        mean = x.mean @ weight.mean.T
         diagonal = jnp.zeros_like(mean)
         if weight.var is not None:
-            diagonal = apply_weight(weight.var, x.second_moment())
+            diagonal = x.second_moment() @ weight.var.T
         if bias is not None:
             mean = mean + bias.mean
             if bias.var is not None:
@@ -234,15 +245,39 @@ class Sequential(AbstractLayer):
 
     def moments(self, x: Gaussian | Float[Array, "*batch n"]) -> Gaussian | JointGaussian:
         """Push a Gaussian of shape (..., inputs), or a plain array, through all layers."""
-        out: Any = as_gaussian(x)
+        x = as_gaussian(x)
+        if x.mean.ndim == 2:
+            return self._moments_of_batch(x)
+        out: Any = x
         for layer in self.layers:
             out = layer.moments(out)
         return out
+
+    def _moments_of_batch(self, x: Gaussian) -> Gaussian | JointGaussian:
+        # A batch goes through as columns, (units, rows): on the CPU the elementwise kernels then run
+        # over long rows of the batch instead of short ones of the units, which made a training step
+        # 1.6 times as fast. The barrier keeps XLA from turning the arrays round again.
+        columns: Gaussian = jax.lax.optimization_barrier(_transposed(x))
+        for layer in self.layers:
+            if isinstance(layer, Dense):
+                columns = layer.moments_of_columns(columns)
+            elif isinstance(layer, AbstractActivation):  # elementwise: either way round will do
+                columns = layer.moments(columns)
+            else:
+                out = layer.moments(_transposed(columns))
+                if isinstance(out, JointGaussian):  # only the last layer gives one
+                    return out
+                columns = _transposed(out)
+        return _transposed(columns)
 
     def sample(self, key: PRNGKeyArray) -> Chain:
         """Draw one plain deterministic network."""
         keys = jax.random.split(key, max(len(self.layers), 1))
         return Chain(tuple(layer.sample(k) for layer, k in zip(self.layers, keys, strict=False)))
+
+
+def _transposed(x: Gaussian) -> Gaussian:
+    return Gaussian(x.mean.T, None if x.var is None else x.var.T)
 
 
 def mlp(

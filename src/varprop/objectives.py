@@ -39,12 +39,9 @@ class AbstractObjective(eqx.Module):
 
     @abstractmethod
     def log_likelihood(
-        self, model: Model, x: Gaussian, y: Float[Array, " d"], key: PRNGKeyArray
-    ) -> Float[Array, ""]:
-        """Return what one row contributes: x of shape (inputs,), y of shape (d,).
-
-        All rows of a batch are given the same key.
-        """
+        self, model: Model, x: Gaussian, y: Float[Array, "n d"], key: PRNGKeyArray
+    ) -> Float[Array, " n"]:
+        """Return what each row contributes: x of shape (n, inputs), y of shape (n, d)."""
 
 
 class VI(AbstractObjective):
@@ -60,8 +57,8 @@ class VI(AbstractObjective):
     sampled: ClassVar[bool] = False
 
     def log_likelihood(
-        self, model: Model, x: Gaussian, y: Float[Array, " d"], key: PRNGKeyArray
-    ) -> Float[Array, ""]:
+        self, model: Model, x: Gaussian, y: Float[Array, "n d"], key: PRNGKeyArray
+    ) -> Float[Array, " n"]:
         """E[log p(y | f)] with the propagated mean and variance of f."""
         return model.likelihood.expected_log_prob(model.network.moments(x), y)
 
@@ -79,8 +76,8 @@ class ROPD(AbstractObjective):
     sampled: ClassVar[bool] = False
 
     def log_likelihood(
-        self, model: Model, x: Gaussian, y: Float[Array, " d"], key: PRNGKeyArray
-    ) -> Float[Array, ""]:
+        self, model: Model, x: Gaussian, y: Float[Array, "n d"], key: PRNGKeyArray
+    ) -> Float[Array, " n"]:
         """Log-density of the propagated predictive distribution."""
         return model.likelihood.log_predictive(model.network.moments(x), y)
 
@@ -112,14 +109,14 @@ class SampledVI(AbstractObjective):
             raise ValueError(f"n_samples must be at least 1, but is {self.n_samples}.")
 
     def log_likelihood(
-        self, model: Model, x: Gaussian, y: Float[Array, " d"], key: PRNGKeyArray
-    ) -> Float[Array, ""]:
+        self, model: Model, x: Gaussian, y: Float[Array, "n d"], key: PRNGKeyArray
+    ) -> Float[Array, " n"]:
         """Average of log p(y | f) over sampled networks (and sampled inputs, if uncertain)."""
         weights = itertools.chain(*weights_by_layer(model.network))
         if any(isinstance(array, BernoulliWeights) for array in weights):
             raise TypeError("SampledVI cannot train Bernoulli weights: use VI or ROPD.")
 
-        def one(key: PRNGKeyArray) -> Float[Array, ""]:
+        def one(key: PRNGKeyArray) -> Float[Array, " n"]:
             network_key, input_key = jax.random.split(key)
             f = model.network.sample(network_key)(x.sample(input_key))
             return model.likelihood.expected_log_prob(Gaussian(f), y)
@@ -142,8 +139,8 @@ class MaximumLikelihood(AbstractObjective):
     sampled: ClassVar[bool] = False
 
     def log_likelihood(
-        self, model: Model, x: Gaussian, y: Float[Array, " d"], key: PRNGKeyArray
-    ) -> Float[Array, ""]:
+        self, model: Model, x: Gaussian, y: Float[Array, "n d"], key: PRNGKeyArray
+    ) -> Float[Array, " n"]:
         """Log-density of the propagated predictive distribution."""
         return model.likelihood.log_predictive(model.network.moments(x), y)
 
@@ -152,7 +149,7 @@ def batch_loss(
     objective: AbstractObjective,
     model: Model,
     x: Gaussian,
-    y: Float[Array, "d n"],
+    y: Float[Array, "n d"],
     weight: Float[Array, " n"],
     *,
     key: PRNGKeyArray,
@@ -167,8 +164,8 @@ def batch_loss(
     objective, model
         What to evaluate.
     x, y, weight
-        The batch, one row per *column*: shapes (inputs, n), (d, n) and (n,). See
-        `varprop.nn.layers.apply_weight` for why. Rows of weight 0 are padding: any valid numbers.
+        The batch: shapes (n, inputs), (n, d) and (n,). Rows of weight 0 are padding: any valid
+        numbers.
     key
         For objectives that sample.
     kl_weight
@@ -178,9 +175,7 @@ def batch_loss(
     total_weight
         Sum of the weights of all training rows.
     """
-    rows = jax.vmap(
-        lambda x, y: objective.log_likelihood(model, x, y, key), in_axes=-1, out_axes=-1
-    )(x, y)
+    rows = objective.log_likelihood(model, x, y, key)
     # Padding may lie so far off that its term overflows; selecting drops it, a factor of 0 would
     # not. Its derivative is 0 times that of its term, hence the need for valid numbers.
     data = -jnp.sum(jnp.where(weight > 0, weight * rows, 0.0)) * (n_batches / total_weight)

@@ -80,20 +80,18 @@ def propagate(
     scale = np.ones(inputs) if scaling is None else scaling.x_scale
     y_shift = 0.0 if scaling is None else scaling.y_shift
     y_scale = np.ones(1) if scaling is None else scaling.y_scale
-    shift_in, inv_scale = jnp.asarray(shift, dtype), jnp.asarray(1 / scale, dtype)
 
     means, spreads, joint = [], [], False
     for start in range(0, max(n, 1), block):
         rows = np.zeros((block, inputs), dtype)
         part = x[start : start + block]
-        rows[: len(part)] = part
+        # Shifted in float64: a column far from zero would lose its digits in the model's precision.
+        rows[: len(part)] = (part - shift) / scale
         var_rows = None
         if x_var is not None:
             var_rows = np.zeros((block, inputs), dtype)
-            var_rows[: len(part)] = x_var[start : start + block]
-        mean, spread = _propagate_block(
-            structure, params, constants, rows, var_rows, shift_in, inv_scale
-        )
+            var_rows[: len(part)] = x_var[start : start + block] / scale / scale
+        mean, spread = _propagate_block(structure, params, constants, rows, var_rows)
         joint = spread.ndim == 3
         means.append(np.asarray(mean, np.float64)[: len(part)])
         spreads.append(np.asarray(spread, np.float64)[: len(part)])
@@ -107,17 +105,7 @@ def propagate(
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _propagate_block(structure, params, constants, x, x_var, shift, inv_scale):
+def _propagate_block(structure, params, constants, x, x_var):
     model: Model = structure.build(params, constants)
-    x = ((x - shift) * inv_scale).T
-    if x_var is not None:
-        x_var = (x_var * inv_scale * inv_scale).T  # the square of a large factor overflows
-
-    def one_row(x: Gaussian):
-        out = model.network.moments(x)
-        spread = out.dense_cov() if isinstance(out, JointGaussian) else out.variances()
-        return out.mean, spread
-
-    # Rows as columns inside, as in training; see varprop.nn.layers.apply_weight.
-    mean, spread = jax.vmap(one_row, in_axes=-1, out_axes=-1)(Gaussian(x, x_var))
-    return mean.T, jnp.moveaxis(spread, -1, 0)
+    out = model.network.moments(Gaussian(x, x_var))
+    return out.mean, out.dense_cov() if isinstance(out, JointGaussian) else out.variances()

@@ -155,15 +155,12 @@ def _run_epochs(program, state, lane, rows, cooldown, n_epochs, train):
         weight = (slots < lane.n_rows).astype(dtype)
         if rows.weight is not None:
             weight = weight * rows.weight[chosen]
-        x = ((rows.x[chosen] - lane.x_shift) * lane.x_inv_scale).T
-        y = ((rows.y[chosen] - lane.y_shift) * lane.y_inv_scale).T
+        x = (rows.x[chosen] - lane.x_shift) * lane.x_inv_scale
+        y = (rows.y[chosen] - lane.y_shift) * lane.y_inv_scale
         x_var = None
         if rows.x_var is not None:
             # One factor at a time: the square of a large one overflows.
-            x_var = (rows.x_var[chosen] * lane.x_inv_scale * lane.x_inv_scale).T
-        # The barrier keeps XLA from folding the transposition into the products, which would turn the
-        # layers' arrays round again.
-        x, x_var, y = jax.lax.optimization_barrier((x, x_var, y))
+            x_var = rows.x_var[chosen] * lane.x_inv_scale * lane.x_inv_scale
         return batch_loss(
             objective,
             model,

@@ -1,0 +1,249 @@
+"""Speed and scale of training, as ratios measured inside one run (see docs/benchmarks.md).
+
+    .venv/bin/python benchmarks/training_speed.py            # everything, some minutes
+    .venv/bin/python benchmarks/training_speed.py step lanes # only these parts
+
+Parts: step, large, lanes, cold, rows, predict. Nothing else should run on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import varprop
+from varprop import nn
+from varprop.prediction import propagate
+from varprop.training.preparation import prepare
+
+
+def synthetic(n_rows: int, n_inputs: int, seed: int = 0) -> varprop.Data:
+    """Rows of the shape of a real data set; speed does not depend on the values."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((n_rows, n_inputs), np.float32)
+    y = np.sin(x[:, :1]) + 0.1 * rng.standard_normal((n_rows, 1), np.float32)
+    return varprop.Data(x, y)
+
+
+def model(n_inputs: int, *, plain: bool, hidden: tuple[int, ...] = (50,), seed: int = 0):
+    weights = nn.PointWeights.init if plain else nn.GaussianWeights.init
+    key = jax.random.key(seed)
+    return varprop.regression_model(
+        n_inputs, 1, key=key, hidden_layer_sizes=hidden, weights=weights
+    )
+
+
+def objective(plain: bool):
+    return varprop.MaximumLikelihood() if plain else varprop.ROPD()
+
+
+def best_of(
+    jobs: dict[str, Callable[[], object]], repeats: int
+) -> dict[str, float]:
+    """Best wall-clock time of each job, run in turns so that noise hits all alike."""
+    best = dict.fromkeys(jobs, float("inf"))
+    for job in jobs.values():
+        job()  # compile
+    for _ in range(repeats):
+        for name, job in jobs.items():
+            begin = time.perf_counter()
+            job()
+            best[name] = min(best[name], time.perf_counter() - begin)
+    return best
+
+
+def one_lane(data: varprop.Data, *, plain: bool, epochs: int, batch_size: int, **options):
+    """A job that trains for some epochs: gather, value, gradient, KL, Adam."""
+    recipe = varprop.Recipe(batch_size=batch_size)
+    lane = varprop.Lane(
+        model=model(data.x.shape[1], plain=plain, **options), key=jax.random.key(1), recipe=recipe
+    )
+    (runner,) = prepare(
+        [lane], data, objective(plain), standardize=True, optimizer=None
+    )
+    return lambda: jax.block_until_ready(runner._run(runner.state, epochs))
+
+
+def report(name: str, value: float, target: str, met: bool) -> None:
+    print(f"  {name:<58} {value:8.2f}   target {target:<9} {'met' if met else 'NOT MET'}")
+
+
+def part_step() -> None:
+    """A full training step against a plain network's on the same engine."""
+    data, epochs = synthetic(7373, 8), 10
+    jobs = {
+        kind: one_lane(data, plain=kind == "plain", epochs=epochs, batch_size=128)
+        for kind in ("plain", "fawn")
+    }
+    times = best_of(jobs, 15)
+    steps = epochs * -(-data.n_rows // 128)
+    for kind, seconds in times.items():
+        print(f"  {kind:<8} {1e6 * seconds / steps:8.1f} us per step")
+    ratio = times["fawn"] / times["plain"]
+    report("FAWN-ROPD step / plain step, 8-50-1, batch 128", ratio, "<= 3", ratio <= 3)
+
+
+def part_large() -> None:
+    data = synthetic(8192, 512)
+    jobs = {
+        kind: one_lane(
+            data, plain=kind == "plain", epochs=1, batch_size=1024, hidden=(512, 512)
+        )
+        for kind in ("plain", "fawn")
+    }
+    times = best_of(jobs, 5)
+    ratio = times["fawn"] / times["plain"]
+    report("FAWN-ROPD step / plain step, 512-512-512, batch 1024", ratio, "<= 3", ratio <= 3)
+
+
+def part_lanes() -> None:
+    """Ten lanes on both cores against the same ten on one."""
+    data = synthetic(2048, 8)
+    recipe = varprop.Recipe(max_steps=1600, kl_warmup=0, cooldown=0)
+    lanes = [
+        varprop.Lane(
+            model=model(8, plain=False, seed=i), key=jax.random.key(i), recipe=recipe
+        )
+        for i in range(10)
+    ]
+    jobs = {
+        str(n): lambda n=n: varprop.fit_many(lanes, data, varprop.ROPD(), n_threads=n)
+        for n in (1, 2)
+    }
+    times = best_of(jobs, 5)
+    ratio = times["1"] / times["2"]
+    report("throughput of ten lanes, two cores / one", ratio, ">= 1.7", ratio >= 1.7)
+
+
+_COLD = """
+import sys, time
+begin = time.perf_counter()
+import jax, numpy as np
+import varprop
+from varprop import nn
+if len(sys.argv) > 2:
+    varprop.enable_compilation_cache(sys.argv[2])
+plain = sys.argv[1] == "plain"
+rng = np.random.default_rng(0)
+x = rng.standard_normal((455, 13)); y = x[:, :1] ** 2 + rng.standard_normal((455, 1))
+weights = nn.PointWeights.init if plain else nn.GaussianWeights.init
+model = varprop.regression_model(13, 1, key=jax.random.key(0), weights=weights)
+objective = varprop.MaximumLikelihood() if plain else varprop.ROPD()
+data = varprop.Data(x, y)
+loaded = time.perf_counter()
+varprop.fit(model, data, objective, key=jax.random.key(1), recipe=varprop.Recipe(max_steps=1, cooldown=0))
+compiled = time.perf_counter()
+varprop.fit(model, data, objective, key=jax.random.key(1))
+print(compiled - loaded, time.perf_counter() - begin)
+"""
+
+
+def part_cold() -> None:
+    """Import, compile and fit on Boston's shape at the defaults, each in a fresh process."""
+    best: dict[str, tuple[float, float]] = {}
+
+    def run(kind: str, *arguments: str) -> tuple[float, float]:
+        out = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(_COLD), kind, *arguments],
+            check=True, capture_output=True, text=True,
+        ).stdout.split()  # fmt: skip
+        return float(out[0]), float(out[1])
+
+    for _ in range(3):
+        for kind in ("plain", "fawn"):
+            compile_seconds, total = run(kind)
+            before = best.get(kind, (np.inf, np.inf))
+            best[kind] = (min(before[0], compile_seconds), min(before[1], total))
+    ratio = best["fawn"][1] / best["plain"][1]
+    print(f"  cold fit: plain {best['plain'][1]:.1f} s, FAWN {best['fawn'][1]:.1f} s")
+    report("cold import + compile + fit, FAWN / plain", ratio, "<= 1.5", ratio <= 1.5)
+    with tempfile.TemporaryDirectory() as folder:
+        run("fawn", folder)
+        warm = min(run("fawn", folder)[0] for _ in range(3))
+    share = warm / best["fawn"][1]
+    print(f"  first call: {best['fawn'][0]:.2f} s cold, {warm:.2f} s with a warm cache")
+    report("warm cache: compiling / whole cold fit", share, "< 0.1", share < 0.1)
+
+
+def part_rows() -> None:
+    """Time per row at the Year data's shape against a tenth of it, and the memory it takes."""
+    times = {}
+    for n in (50_000, 515_345):
+        data = synthetic(n, 90)
+        job = one_lane(data, plain=False, epochs=1, batch_size=128)
+        times[n] = best_of({"fit": job}, 3)["fit"] / n
+        del data, job
+    ratio = times[515_345] / times[50_000]
+    report("time per row, 515,345 x 90 / 50,000 x 90", ratio, "<= 1.3", ratio <= 1.3)
+    code = """
+    import resource, numpy as np, jax, varprop
+    varprop.fit(varprop.regression_model(90, 1, key=jax.random.key(0)),
+                varprop.Data(np.ones((64, 90), np.float32), np.ones((64, 1), np.float32)), varprop.ROPD(),
+                key=jax.random.key(1), recipe=varprop.Recipe(max_steps=1))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((515_345, 90), np.float32); y = x[:, :1].copy()
+    size = (x.nbytes + y.nbytes) / 1024
+    varprop.fit(varprop.regression_model(90, 1, key=jax.random.key(0)), varprop.Data(x, y), varprop.ROPD(),
+                key=jax.random.key(1), recipe=varprop.Recipe(max_steps=1))
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / size)
+    """
+    out = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], check=True, capture_output=True, text=True
+    )
+    ratio = float(out.stdout)
+    report("peak memory / float32 data (the caller's copy included)", ratio, "<= 2.5", ratio <= 2.5)
+
+
+def part_predict() -> None:
+    """Mean and variance against a plain network's forward pass; a million rows."""
+    x = synthetic(200_000, 8).x
+    jobs = {
+        kind: lambda kind=kind: propagate(model(8, plain=kind == "plain"), x)
+        for kind in ("plain", "fawn")
+    }
+    times = best_of(jobs, 7)
+    ratio = times["fawn"] / times["plain"]
+    report("predict mean and variance / plain forward pass", ratio, "<= 4", ratio <= 4)
+    big = synthetic(1_000_000, 10).x
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    begin = time.perf_counter()
+    propagate(model(10, plain=False), big)
+    seconds = time.perf_counter() - begin
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    print(f"  a million rows of 10 columns: {seconds:.1f} s, {grown:.0f} MB more at the peak")
+
+
+PARTS = {
+    "step": part_step,
+    "large": part_large,
+    "lanes": part_lanes,
+    "cold": part_cold,
+    "rows": part_rows,
+    "predict": part_predict,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="all unless given")
+    chosen = parser.parse_args().parts or list(PARTS)
+    print(f"varprop {varprop.__version__}, jax {jax.__version__}, {os.cpu_count()} cores")
+    for name in chosen:
+        print(name)
+        PARTS[name]()
+
+
+if __name__ == "__main__":
+    main()

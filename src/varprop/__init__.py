@@ -1,4 +1,4 @@
-"""varprop: a neural network's whole predictive distribution in one forward pass, with no sampling."""
+"""varprop: a neural network's whole predictive distribution in one forward pass, no sampling."""
 
 from varprop import nn as nn
 from varprop import priors as priors
@@ -27,3 +27,12 @@ from varprop.training import fit_many as fit_many
 from varprop.training import fit_restarts as fit_restarts
 
 __version__ = "0.1.0.dev0"
+
+
+def __getattr__(name: str) -> object:
+    # scikit-learn takes longer to import than all the rest; only who asks for the regressor waits.
+    if name == "FAWNRegressor":
+        from varprop.regressor import FAWNRegressor
+
+        return FAWNRegressor
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,7 +6,6 @@ import functools
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from varprop.data import Scaling, bucket_size
@@ -86,7 +85,8 @@ def propagate(
         rows = np.zeros((block, inputs), dtype)
         part = x[start : start + block]
         # Shifted in float64: a column far from zero would lose its digits in the model's precision.
-        rows[: len(part)] = (part - shift) / scale
+        with np.errstate(over="ignore"):  # what the precision cannot hold gives no finite result
+            rows[: len(part)] = (part - shift) / scale
         var_rows = None
         if x_var is not None:
             var_rows = np.zeros((block, inputs), dtype)

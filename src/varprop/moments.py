@@ -11,6 +11,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from varprop._checks import as_float_array, check_nonnegative, check_shape, is_concrete
@@ -129,9 +130,7 @@ class Gaussian(eqx.Module):
 
     __rmul__ = __mul__
 
-    def affine(
-        self, matrix: Float[Array, "n m"], offset: Float[Array, " m"] | None = None
-    ) -> Gaussian:
+    def affine(self, matrix: ArrayLike, offset: ArrayLike | None = None) -> Gaussian:
         """Return the marginals of x @ matrix + offset (`to_joint().affine` keeps the covariance).
 
         Parameters
@@ -154,7 +153,7 @@ class Gaussian(eqx.Module):
         factor = jnp.zeros((0, self.shape[-1]), self.dtype)
         return JointGaussian(self.mean, DiagonalPlusLowRank(var, none, factor))
 
-    def log_prob(self, y: Float[Array, "*shape"]) -> Float[Array, "..."]:
+    def log_prob(self, y: ArrayLike) -> Float[Array, "..."]:
         """Log-density at y, summed over the last axis (one row is one event).
 
         Where a variance is 0 the density is that of a point mass: +inf at the mean, -inf elsewhere.
@@ -292,9 +291,7 @@ class JointGaussian(eqx.Module):
 
     __rmul__ = __mul__
 
-    def affine(
-        self, matrix: Float[Array, "d m"], offset: Float[Array, " m"] | None = None
-    ) -> JointGaussian:
+    def affine(self, matrix: ArrayLike, offset: ArrayLike | None = None) -> JointGaussian:
         """Return x @ matrix + offset, exactly; matrix has shape (d, m), offset (m,)."""
         matrix = _matrix_for(matrix, self.mean)
         mean = self.mean @ matrix
@@ -303,9 +300,7 @@ class JointGaussian(eqx.Module):
         cov = matrix.T @ self.dense_cov() @ matrix
         return JointGaussian(mean, 0.5 * (cov + jnp.swapaxes(cov, -1, -2)))
 
-    def log_prob(
-        self, y: Float[Array, "*batch d"], *, method: Method = "auto"
-    ) -> Float[Array, "*batch"]:
+    def log_prob(self, y: ArrayLike, *, method: Method = "auto") -> Float[Array, "..."]:
         """Joint log-density of each row, shape (...).
 
         Parameters
@@ -343,7 +338,8 @@ class JointGaussian(eqx.Module):
         """Draw samples of shape `shape` + the shape of the mean.
 
         By a Cholesky factor; with fewer outer products than outputs by their sum instead, which
-        needs no factorization at all. A singular dense covariance gives NaN.
+        needs no factorization at all. Where the factor does not exist, since the covariance is
+        singular, that is an error; under `jit` it gives NaN.
         """
         if isinstance(self.cov, DiagonalPlusLowRank):
             n, d = self.cov.factor.shape[-2:]
@@ -359,6 +355,8 @@ class JointGaussian(eqx.Module):
                 )
         noise = jax.random.normal(key, (*shape, *self.shape), self.dtype)
         chol = jnp.linalg.cholesky(self.dense_cov())
+        if is_concrete(chol) and jnp.any(jnp.isnan(chol)):
+            raise ValueError("cov is not positive definite: add a noise variance to it.")
         return self.mean + jnp.einsum("...de,...e->...d", chol, noise)
 
 

@@ -209,10 +209,10 @@ class JointDense(AbstractDense):
 class Sequential(AbstractLayer):
     """Layers one after the other. Only the last may give a `JointGaussian`.
 
-    With a known input and one hidden layer the propagated mean, variance and covariance are exact,
-    since no two hidden units share a weight. From two hidden layers on they treat the correlated
-    units of a layer as independent, and the variance is biased, usually too small; see
-    `docs/what-is-exact.md`.
+    With a known input, Gaussian weights and one hidden layer the propagated mean, variance and
+    covariance are exact, since no two hidden units share a weight. From two hidden layers on, and
+    with a random input already, they treat the correlated units of a layer as independent, and the
+    variance may be too small or too large; see `docs/what-is-exact.md`.
 
     Parameters
     ----------

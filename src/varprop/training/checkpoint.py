@@ -56,7 +56,8 @@ def load(path: pathlib.Path, run: str) -> tuple[dict[str, np.ndarray], dict[str,
     if not path.exists():
         return None
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # NumPy leaves a file it cannot read open, unless it is ours.
+        with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         meta = json.loads(arrays.pop("__header__").tobytes())
         if not isinstance(meta, dict):

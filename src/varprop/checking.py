@@ -95,17 +95,17 @@ def sample_outputs(
     -------
     numpy array of shape (n_samples, ..., n_outputs), float64
     """
-    x = as_gaussian(x)
+    keys = jax.random.split(key, n_samples)
+    return np.asarray(_run(layer, as_gaussian(x), keys, batch_size), np.float64)
 
-    @eqx.filter_jit
-    def run(layer, x, keys):
-        def one(key):
-            layer_key, input_key = jax.random.split(key)
-            return layer.sample(layer_key)(x.sample(input_key))
 
-        return jax.lax.map(one, keys, batch_size=batch_size)
+@eqx.filter_jit  # at module level, so that a second check of the same structure compiles nothing
+def _run(layer, x, keys, batch_size):
+    def one(key):
+        layer_key, input_key = jax.random.split(key)
+        return layer.sample(layer_key)(x.sample(input_key))
 
-    return np.asarray(run(layer, x, jax.random.split(key, n_samples)), np.float64)
+    return jax.lax.map(one, keys, batch_size=batch_size)
 
 
 def check(

@@ -249,23 +249,31 @@ class Sequential(AbstractLayer):
         if x.mean.ndim == 2:
             return self._moments_of_batch(x)
         out: Any = x
-        for layer in self.layers:
+        for position, layer in enumerate(self.layers):
             out = layer.moments(out)
+            self._check_joint(out, position)
         return out
+
+    def _check_joint(self, out: Gaussian | JointGaussian, position: int) -> None:
+        if isinstance(out, JointGaussian) and position < len(self.layers) - 1:
+            raise ValueError(
+                f"layers[{position}] gives a JointGaussian, but only the last layer may."
+            )
 
     def _moments_of_batch(self, x: Gaussian) -> Gaussian | JointGaussian:
         # A batch goes through as columns, (units, rows): on the CPU the elementwise kernels then run
         # over long rows of the batch instead of short ones of the units, which made a training step
         # 1.6 times as fast. The barrier keeps XLA from turning the arrays round again.
         columns: Gaussian = jax.lax.optimization_barrier(_transposed(x))
-        for layer in self.layers:
+        for position, layer in enumerate(self.layers):
             if isinstance(layer, Dense):
                 columns = layer.moments_of_columns(columns)
             elif isinstance(layer, AbstractActivation):  # elementwise: either way round will do
                 columns = layer.moments(columns)
             else:
                 out = layer.moments(_transposed(columns))
-                if isinstance(out, JointGaussian):  # only the last layer gives one
+                self._check_joint(out, position)
+                if isinstance(out, JointGaussian):
                     return out
                 columns = _transposed(out)
         return _transposed(columns)

@@ -103,7 +103,7 @@ class Bernoulli(AbstractVariable):
     def sample(self, key, shape, dtype):
         """Draw values that are 0 or `scale`."""
         on = jax.random.bernoulli(key, self.p.astype(dtype), shape)
-        return on * self.scale.astype(dtype)
+        return jnp.where(on, self.scale.astype(dtype), 0)
 
 
 class Uniform(AbstractVariable):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import jax
@@ -20,6 +21,7 @@ from varprop.regressor_inputs import (
     check_input_std,
     check_inputs,
     check_predicted,
+    target_names,
     training_rows,
 )
 from varprop.regressor_methods import PredictiveMethods
@@ -112,6 +114,8 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         As in scikit-learn.
     n_outputs_ : int
         Number of targets.
+    target_names_ : list of str or None
+        Names of the targets, if they came as a data frame or a named series.
     members_ : list of varprop.Model
         The trained networks, in standardized units, with NumPy arrays.
     scaling_ : varprop.Scaling
@@ -243,6 +247,7 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
                 start=self._last_members() if going_on else None,
             )
         self.n_outputs_, self._y_ndim = rows.y.shape[1], rows.y_ndim
+        self.target_names_ = target_names(y)
         self.scaling_, self.members_ = scaling, trained.members
         self.outcome_, self.loss_ = trained.outcome, trained.loss
         self.loss_curve_, self.restart_losses_ = trained.loss_curve, trained.restart_losses
@@ -297,6 +302,7 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
             )
         if new:
             self.scaling_, self.n_outputs_, self._y_ndim = scaling, rows.y.shape[1], rows.y_ndim
+            self.target_names_ = target_names(y)
             self.loss_curve_, self.n_iter_ = np.empty(0), 0
         self.members_, self._epoch_state, self._epoch_seed = members, state, seed
         self.loss_, self.outcome_ = loss, "max_steps"
@@ -363,3 +369,53 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
             else:
                 parts.append(Predictive.joint(out.mean, out.cov, out.noise_var))
         return parts[0] if len(parts) == 1 else Predictive.mixture(parts)
+
+    # ---- files ------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one ``.safetensors`` file, atomically.
+
+        The file holds arrays and a JSON header, no code, and a model loaded from it predicts the
+        same to the bit. The state of the optimizer is not kept: `partial_fit` of a loaded model
+        starts with a new one.
+
+        Parameters
+        ----------
+        path
+            Where to.
+        """
+        from varprop.regressor_state import save_regressor
+
+        check_is_fitted(self)
+        save_regressor(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> FAWNRegressor:
+        """Read a model that `save` wrote; a damaged or foreign file is a `ModelFileError`.
+
+        Parameters
+        ----------
+        path
+            The file. Reading it runs no code, whoever made it.
+        """
+        from varprop.regressor_state import load_regressor
+
+        return load_regressor(path)
+
+    def to_onnx(self, path: str | os.PathLike[str]) -> None:
+        """Write the model as an ONNX graph that runs without Python; needs ``varprop[onnx]``.
+
+        The graph takes ``X``, double of shape (rows, n_features) in the units of the training data,
+        and gives ``mean`` and ``std``, double of shape (rows, n_outputs), and ``cov`` of shape
+        (rows, n_outputs, n_outputs) if the covariance between outputs is modeled. An ensemble gives
+        its mixture's moments.
+
+        Parameters
+        ----------
+        path
+            Where to.
+        """
+        from varprop.onnx_export import export_onnx
+
+        check_is_fitted(self)
+        export_onnx(self, path)

@@ -179,6 +179,20 @@ def check_input_std(X_std: Any, X: np.ndarray) -> np.ndarray | None:
     return std
 
 
+def target_names(y: Any) -> list[str] | None:
+    """Return the names of a data frame's columns or of a named series; None if there are none.
+
+    Examples
+    --------
+    >>> target_names(np.ones(3)) is None
+    True
+    """
+    if hasattr(y, "columns"):
+        return [str(name) for name in y.columns]
+    name = getattr(y, "name", None)
+    return [name] if isinstance(name, str) else None
+
+
 def check_predicted(out: Propagated) -> None:
     """Raise ValueError if a row lies so far out that the network's precision cannot hold it."""
     bad = ~(np.isfinite(out.mean) & np.isfinite(out.var)).all(axis=1)

@@ -1,0 +1,364 @@
+"""Model files: exact round trips, clean errors, atomic writes, and no way in for a hostile file."""
+
+import json
+import os
+import pathlib
+import struct
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+
+from varprop import FAWNRegressor, SampledVI, nn, persistence, priors
+from varprop.persistence import ModelFileError
+from varprop.regressor_state import to_state
+
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
+FIXTURES = pathlib.Path(__file__).parent / "fixtures"
+VARIANTS = [
+    {},
+    {"weights": "bernoulli", "dtype": "float64", "prior": priors.FixedBernoulli(0.3)},
+    {"n_members": 2, "n_restarts": 2, "output_covariance": True, "hidden_layer_sizes": [4, 3]},
+    {"activation": nn.GELU(n_nodes=8), "objective": SampledVI(n_samples=2), "dropout": 0.2},
+    {"prior": priors.LearnedGaussianPerLayer(2, std=0.3), "input_noise": 0.1, "drop_connect": 0.1},
+]
+
+
+def fit(**options):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(30, 2)), columns=["a", "b"])
+    y = pd.DataFrame({"u": X["a"], "v": 1e6 * X["b"]})
+    settings = {"hidden_layer_sizes": (4,), "max_iter": 5, "random_state": 0} | options
+    return FAWNRegressor(**settings).fit(X, y), X
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    model, X = fit()
+    path = tmp_path_factory.mktemp("model") / "m.safetensors"
+    model.save(path)
+    return path.read_bytes(), model, X
+
+
+def load(content, folder):
+    path = folder / "m.safetensors"
+    path.write_bytes(content)
+    return FAWNRegressor.load(path)
+
+
+@pytest.mark.parametrize("options", VARIANTS, ids=lambda options: "-".join(options) or "default")
+def test_round_trip_is_exact(options, tmp_path):
+    model, X = fit(**options)
+    path = tmp_path / "model.safetensors"
+    model.save(path)
+    other = FAWNRegressor.load(path)
+    for mine, theirs in zip(model.predict(X, True), other.predict(X, True), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    # What came as JAX arrays comes back as NumPy arrays.
+    assert repr(other.get_params()).replace("(numpy)", "") == repr(model.get_params())
+    assert set(vars(other)) == set(vars(model))
+    for name in ("n_iter_", "loss_", "outcome_", "n_outputs_", "target_names_", "n_features_in_"):
+        assert getattr(other, name) == getattr(model, name), name
+    np.testing.assert_array_equal(other.feature_names_in_, model.feature_names_in_)
+    np.testing.assert_array_equal(other.noise_std_, model.noise_std_)
+    other.save(tmp_path / "again.safetensors")
+    assert (tmp_path / "again.safetensors").read_bytes() == path.read_bytes()
+    other.partial_fit(X, np.zeros((30, 2)))
+
+
+def test_single_target(tmp_path):
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    model = FAWNRegressor(3, max_iter=3, random_state=np.int64(1)).fit(X, X[:, 0])
+    model.save(tmp_path / "m.safetensors")
+    other = FAWNRegressor.load(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(other.predict(X), model.predict(X))
+    assert other.predict(X).shape == (20,)
+
+
+def test_what_cannot_be_saved(tmp_path, saved):
+    _, model, _ = saved
+    path = tmp_path / "m.safetensors"
+    for options, sentence in [
+        ({"activation": nn.GaussHermite(jnp.cos)}, "GaussHermite, which a model file cannot hold"),
+        ({"random_state": np.random.RandomState(0)}, "random_state is a RandomState"),
+        ({"hidden_layer_sizes": (9,)}, "changed after fit"),
+    ]:
+        other, _ = fit(**options) if "hidden_layer_sizes" not in options else fit()
+        other.set_params(**options)
+        with pytest.raises(ModelFileError, match=sentence):
+            other.save(path)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(OSError, match="No such file"):
+        model.save(tmp_path / "nowhere" / "m.safetensors")
+
+
+@pytest.mark.parametrize("failing", ["fsync", "replace"])
+def test_a_crash_leaves_the_old_file_whole(saved, tmp_path, monkeypatch, failing):
+    content, model, _ = saved
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(content)
+
+    def full_disk(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, failing, full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        model.save(path)
+    monkeypatch.undo()
+    assert path.read_bytes() == content
+    assert [file.name for file in tmp_path.iterdir()] == ["m.safetensors"]
+
+
+def test_files_of_format_1_stay_readable():
+    answer = json.loads((FIXTURES / "regressor_format_1.json").read_text())
+    model = FAWNRegressor.load(FIXTURES / "regressor_format_1.safetensors")
+    rows = pd.DataFrame(answer["X"], columns=["age", "size", "dose"])
+    mean, cov = model.predict(rows, return_cov=True)
+    # Another machine may round otherwise.
+    np.testing.assert_allclose(mean, answer["mean"], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(cov, answer["cov"], rtol=1e-4, atol=1e-6)
+    assert model.target_names_ == ["mean", "sum"]
+
+
+# ---- hostile files ------------------------------------------------------------------------------
+
+
+def split(content):
+    length = struct.unpack("<Q", content[:8])[0]
+    return json.loads(content[8 : 8 + length]), content[8 + length :]
+
+
+def join(outer, data):
+    head = outer if isinstance(outer, bytes) else json.dumps(outer).encode()
+    return struct.pack("<Q", len(head)) + head + data
+
+
+def with_content(outer, **changes):
+    content = json.loads(outer["__metadata__"]["varprop"]) | changes
+    return outer | {"__metadata__": {"varprop": json.dumps(content)}}
+
+
+def resigned(header, arrays):
+    """A file whose checksum is right whatever it holds, as an attacker would make it."""
+    content = {"format": 1, "model": header, "sha256": persistence._digest(header, arrays)}
+    outer, data = {"__metadata__": {"varprop": json.dumps(content)}}, b""
+    for name, array in arrays.items():
+        begin = len(data)
+        data += array.tobytes()
+        code = {"float32": "F32", "float64": "F64", "int32": "I32"}[array.dtype.name]
+        outer[name] = {
+            "dtype": code,
+            "shape": list(array.shape),
+            "data_offsets": [begin, len(data)],
+        }
+    return join(outer, data)
+
+
+def test_later_format_says_which_version_reads_it(saved, tmp_path):
+    outer, data = split(saved[0])
+    outer = with_content(outer, format=7)
+    with pytest.raises(ModelFileError, match=r"has format 7, .* reads format 1.* varprop 0"):
+        load(join(outer, data), tmp_path)
+
+
+DEEP = "[" * 200_000
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda h, a: h.update({"class": "os.system"}), "no FAWNRegressor"),
+        (lambda h, a: h.update(extra=1), "one too many"),
+        (lambda h, a: h.pop("loss"), "lacks an entry"),
+        (lambda h, a: h.update(n_iter=True), "n_iter in the header has the wrong type"),
+        (lambda h, a: h.update(n_features=10**12), "out of range"),
+        (lambda h, a: h.update(n_features=2**30, feature_names=None), "needed"),
+        (lambda h, a: h.update(n_members=2**30), "fewer arrays"),
+        (lambda h, a: h.update(y_ndim=1), "y_ndim"),
+        (lambda h, a: h.update(dtype="float16"), "dtype or outcome"),
+        (lambda h, a: h.update(feature_names=["a"]), "feature_names"),
+        (lambda h, a: h.update(target_names=[1, 2]), "target_names"),
+        (lambda h, a: h["params"].update(hack=1), "'hack' is unknown"),
+        (lambda h, a: h["params"].update(kl_weight=[1]), "kl_weight is damaged"),
+        (lambda h, a: h["params"].update(activation="exec"), "activation must be one of"),
+        (lambda h, a: h["params"].update(activation={"class": "os"}), "class that is unknown"),
+        (lambda h, a: h["params"].update(dropout={"class": "ReLU"}), "class that is unknown"),
+        (
+            lambda h, a: h["params"].update(
+                activation={"class": "GELU", "static": {"n_nodes": 10**9}}
+            ),
+            "n_nodes of the argument activation is out of range",
+        ),
+        (
+            lambda h, a: h["params"].update(activation={"class": "ReLU", "static": {"x": 1}}),
+            "unknown fields",
+        ),
+        (
+            lambda h, a: h["params"].update(activation={"class": "LeakyReLU", "static": {}}),
+            "negative_slope is missing",
+        ),
+        (
+            lambda h, a: h["params"].update(hidden_layer_sizes={"list": [2**40]}),
+            "can be built|need",
+        ),
+        (lambda h, a: h["params"].update(hidden_layer_sizes={"list": [1] * 5000}), "256 layers"),
+        (lambda h, a: h["params"].update(hidden_layer_sizes={"list": ["a"]}), "cannot be"),
+        (lambda h, a: a.pop("scaling.x_scale"), "scaling.x_scale is missing"),
+        (lambda h, a: a.update(rogue=np.ones(1)), "'rogue' is unknown"),
+        (lambda h, a: a.update({"params.x.y": np.ones(1)}), "arguments are damaged"),
+        (
+            lambda h, a: a.update({"scaling.x_scale": np.ones(2, np.float32)}),
+            "float32, but .* float64 are needed",
+        ),
+        (lambda h, a: a.update({"scaling.x_scale": np.ones(2, np.int32)}), "entry of array"),
+        (lambda h, a: a.update({"scaling.x_scale": -np.ones(2)}), "not positive"),
+        (lambda h, a: a.update({"scaling.x_shift": np.full(2, np.nan)}), "not finite"),
+        (lambda h, a: a.update({"training.restart_losses": np.ones(3)}), "restarts are damaged"),
+    ],
+)
+def test_files_that_lie(saved, tmp_path, change, sentence):
+    header, arrays = to_state(saved[1])
+    header, arrays = json.loads(json.dumps(header)), dict(arrays)
+    change(header, arrays)
+    with pytest.raises(ModelFileError, match=sentence):
+        load(resigned(header, arrays), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda o, d: b"", "cut short"),
+        (lambda o, d: b"\xff" * 8, "cut short"),
+        (lambda o, d: b"\xff" * 100, "cut short"),
+        (lambda o, d: join(DEEP.encode(), d), "no valid JSON"),
+        (lambda o, d: join(b"[]", d), "no JSON object"),
+        (lambda o, d: join(b"\x80", d), "no valid JSON"),
+        (lambda o, d: join(b'{"a": 1, "a": 2}', d), "occurs twice"),
+        (lambda o, d: join(b'{"a": NaN}', d), "holds NaN"),
+        (lambda o, d: join({}, d), "not written by varprop"),
+        (lambda o, d: join(o | {"__metadata__": {}}, d), "not written by varprop"),
+        (lambda o, d: join(with_content(o, format="x"), d), "no whole number"),
+        (lambda o, d: join(with_content(o, model=[]), d), "lacks an entry"),
+        (lambda o, d: join(with_content(o, more=1), d), "one too many"),
+        (lambda o, d: join(o | {"__metadata__": {"varprop": DEEP}}, d), "JSON"),
+        (lambda o, d: join(o | {"__metadata__": {"varprop": 3}}, d), "not text"),
+        (lambda o, d: join(o | {"x": 1}, d), "entry of array 'x'"),
+        (
+            lambda o, d: join(
+                o | {"x": {"dtype": "F64", "shape": [2**47] * 3, "data_offsets": [0, 8]}}, d
+            ),
+            "does not fit",
+        ),
+        (
+            lambda o, d: join(o | {"x": {"dtype": "F64", "shape": [0], "data_offsets": [9, 9]}}, d),
+            "overlap",
+        ),
+        (lambda o, d: join(o, d[:-8]), "but the file has"),
+        (lambda o, d: join(o, d + b"0"), "but the file has"),
+        (lambda o, d: join(o, bytes(len(d))), "checksum"),
+        (lambda o, d: struct.pack("<Q", 2**40) + b"{}", "cut short"),
+        (lambda o, d: struct.pack("<Q", 17 * 2**20) + bytes(18 * 2**20), "more than"),
+    ],
+)
+def test_damaged_files(saved, tmp_path, make, sentence):
+    with pytest.raises(ModelFileError, match=sentence):
+        load(make(*split(saved[0])), tmp_path)
+
+
+def mutate(content, rng):
+    """One of many ways to damage a file."""
+    kind = rng.integers(8)
+    data = bytearray(content)
+    head = 8 + struct.unpack("<Q", content[:8])[0]
+    if kind == 0:  # cut
+        return content[: rng.integers(len(content))]
+    if kind == 1:  # flip some bits anywhere
+        for _ in range(rng.integers(1, 4)):
+            data[rng.integers(len(data))] ^= 1 << rng.integers(8)
+        return bytes(data)
+    if kind == 2:  # flip a bit of the header
+        data[rng.integers(head)] ^= 1 << rng.integers(8)
+        return bytes(data)
+    if kind == 3:  # another length of the header
+        data[:8] = struct.pack("<Q", int(rng.integers(2 ** rng.integers(1, 63))))
+        return bytes(data)
+    if kind == 4:  # take out, double or exchange a piece
+        a, b = sorted(int(i) for i in rng.integers(len(data), size=2))
+        b = min(b, a + 200)
+        return bytes(data[:a] + data[b:]) if rng.random() < 0.5 else bytes(data[:b] + data[a:])
+    if kind == 5:  # a character of the header by another one that JSON knows
+        data[rng.integers(8, head)] = rng.choice(list(b'{}[]",:0123456789eE+-.nulltrue'))
+        return bytes(data)
+    if kind == 6:  # a huge number or a deep list in place of some number
+        text = content[8:head].decode()
+        places = [i for i, c in enumerate(text) if c.isdigit()]
+        at = int(rng.choice(places))
+        new = rng.choice(["9" * 30, "-1", "1e999", "[" * 5000, "null", '"F16"', "0.5", "true"])
+        return join((text[:at] + new + text[at + 1 :]).encode(), content[head:])
+    names = [b"member.0", b"scaling", b"F32", b"F64", b"mean", b"log_std", b"relu", b"class"]
+    old = names[rng.integers(len(names))]
+    new = rng.choice([b"os.system", b"member.1", b"BF16", b"", b"__reduce__", b"tanh"])
+    return join(content[8:head].replace(old, new, 1), content[head:])
+
+
+def test_mutated_files(saved, tmp_path):
+    n = 10_500
+    content, model, X = saved
+    truth = model.predict(X)
+    rng = np.random.default_rng(0)
+    path = tmp_path / "m.safetensors"
+    refused = 0
+    for _ in range(n):
+        path.write_bytes(mutate(content, rng))
+        try:
+            other = FAWNRegressor.load(path)
+        except ModelFileError:
+            refused += 1
+        else:
+            np.testing.assert_array_equal(other.predict(X), truth)
+    assert refused > 0.9 * n
+
+
+def test_mutated_headers_with_a_right_checksum(saved, tmp_path):
+    # What the checksum cannot catch: any value of the header replaced, then signed anew. The file
+    # is refused, or is another valid model that can predict.
+    _, model, X = saved
+    header, arrays = to_state(model)
+    values = [
+        None,
+        True,
+        -1,
+        0,
+        1,
+        3,
+        2**31,
+        2**70,
+        0.5,
+        1e300,
+        "",
+        "a",
+        [],
+        [1],
+        {},
+        {"class": "a"},
+    ]
+    places = [(header_key, None) for header_key in header]
+    places += [("params", name) for name in header["params"]]
+    refused = loaded = 0
+    for key, inner in places:
+        for value in values:
+            changed = json.loads(json.dumps(header))
+            if inner is None:
+                changed[key] = value
+            else:
+                changed[key][inner] = value
+            try:
+                other = load(resigned(changed, arrays), tmp_path)
+            except ModelFileError:
+                refused += 1
+            else:
+                loaded += 1
+                if key != "feature_names":
+                    assert np.isfinite(other.predict(X)).all()
+    assert refused > loaded > 0

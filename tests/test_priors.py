@@ -140,7 +140,9 @@ def minimized(prior, network):
             )
             return optax.apply_updates(params, updates), state
 
-        best, _ = jax.jit(lambda p: jax.lax.fori_loop(0, 60, update, (p, solver.init(p))))(start)
+        best, _ = tiny.quick_jit(lambda p: jax.lax.fori_loop(0, 60, update, (p, solver.init(p))))(
+            start
+        )
     return structure.build(best, constants)
 
 
@@ -209,8 +211,8 @@ def test_gradients_agree_with_finite_differences(prior, build, x64):
         network, prior = structure.build(params, constants)
         return prior.kl(network)
 
-    numeric = tiny.finite_differences(jax.jit(kl), params, 1e-5)
-    np.testing.assert_allclose(jax.grad(kl)(params), numeric, rtol=1e-7, atol=1e-7)
+    numeric = tiny.finite_differences(tiny.quick_jit(kl), params, 1e-5)
+    np.testing.assert_allclose(tiny.quick_jit(jax.grad(kl))(params), numeric, rtol=1e-7, atol=1e-7)
 
 
 def test_point_weights_pay_nothing_and_mix_with_others(x64):

@@ -3,9 +3,7 @@
 import dataclasses
 import io
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -16,7 +14,6 @@ from varprop import (
     ROPD,
     VI,
     Data,
-    Gaussian,
     Lane,
     SampledVI,
     Scaling,
@@ -26,34 +23,25 @@ from varprop import (
     priors,
 )
 from varprop.nn import Dropout
-from varprop.objectives import batch_loss
 from varprop.parameters import take_apart
 from varprop.training.engine import best_of, restart_lanes
 
 KEY = jax.random.key(5)
 
 
-_batch_loss = eqx.filter_jit(batch_loss)
-
-
-def objective_at(objective, model, data, scaling, *, kl_weight=1.0, key=KEY):
+def objective_at(objective, model, data, scaling, *, kl_weight=1.0):
     """The full objective per row at a model, evaluated outside the engine."""
-    dtype = data.x.dtype
-    x = jnp.asarray((data.x - scaling.x_shift) / scaling.x_scale, dtype)
-    y = jnp.asarray((data.y - scaling.y_shift) / scaling.y_scale, dtype)
-    x_var = None if data.x_var is None else jnp.asarray(data.x_var / scaling.x_scale**2, dtype)
-    weight = np.ones(data.n_rows) if data.weight is None else data.weight
-    return _batch_loss(
+    x_var = None if data.x_var is None else data.x_var / scaling.x_scale**2
+    loss, _ = tiny.loss_and_gradient(
         objective,
         model,
-        Gaussian(x, x_var),
-        y,
-        jnp.asarray(weight, dtype),
-        key=key,
-        kl_weight=jnp.asarray(kl_weight, dtype),
-        n_batches=jnp.ones((), dtype),
-        total_weight=jnp.asarray(weight.sum(), dtype),
+        (data.x - scaling.x_shift) / scaling.x_scale,
+        (data.y - scaling.y_shift) / scaling.y_scale,
+        np.ones(data.n_rows) if data.weight is None else data.weight,
+        x_var=x_var,
+        kl_weight=kl_weight,
     )
+    return loss
 
 
 @pytest.fixture(scope="module")
@@ -167,24 +155,17 @@ def test_the_final_value_of_a_sampled_objective_averages_fresh_draws(data):
 def by_hand(model, data, scaling, optimizer, n_steps):
     """Plain gradient descent with Optax on the whole data, one step at a time."""
     structure, params, constants = take_apart(model)
-    arrays = list(jnp.split(params, [3]))  # any tree will do
-    state = optimizer.init(arrays)
-
-    @jax.jit
-    def step(arrays, state):
-        def loss(arrays):
-            built = structure.build(jnp.concatenate(arrays), constants)
-            return objective_at(VI(), built, data, scaling)
-
-        value, gradient = jax.value_and_grad(loss)(arrays)
-        updates, state = optimizer.update(gradient, state, arrays)
-        return optax.apply_updates(arrays, updates), state, value
-
-    history = []
+    x = (data.x - scaling.x_shift) / scaling.x_scale
+    y = (data.y - scaling.y_shift) / scaling.y_scale
+    state, history = optimizer.init(params), []
+    update = tiny.quick_jit(optimizer.update)
     for _ in range(n_steps):
-        arrays, state, value = step(arrays, state)
-        history.append(float(value))
-    return np.concatenate(arrays), np.array(history)
+        model = structure.build(params, constants)
+        loss, gradient = tiny.loss_and_gradient(VI(), model, x, y, np.ones(data.n_rows))
+        updates, state = update(gradient, state, params)
+        params = optax.apply_updates(params, updates)
+        history.append(float(loss))
+    return np.asarray(params), np.array(history)
 
 
 @pytest.mark.parametrize("kind", ["Adam", "momentum"])

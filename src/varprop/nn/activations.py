@@ -31,8 +31,8 @@ from varprop.parameters import constant
 class AbstractActivation(AbstractLayer):
     """A scalar function of each component. Authors give `__call__` and `uncertain_moments`.
 
-    The same function for all components, whichever axis they lie along: inside a network a batch may
-    come as (units, rows), so parameters must be scalars.
+    The same function for all components, whichever axis they lie along: inside a network a batch
+    may come as (units, rows), so parameters must be scalars.
     """
 
     @abstractmethod

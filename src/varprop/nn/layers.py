@@ -261,7 +261,7 @@ class Sequential(AbstractLayer):
             )
 
     def _moments_of_batch(self, x: Gaussian) -> Gaussian | JointGaussian:
-        # A batch goes through as columns, (units, rows): on the CPU the elementwise kernels then run
+        # A batch goes through as columns, (units, rows): on the CPU elementwise kernels then run
         # over long rows of the batch instead of short ones of the units, which made a training step
         # 1.6 times as fast. The barrier keeps XLA from turning the arrays round again.
         columns: Gaussian = jax.lax.optimization_barrier(_transposed(x))

@@ -1,0 +1,91 @@
+"""The exported graph, run in onnxruntime, gives what the model gives."""
+
+import jax.numpy as jnp
+import numpy as np
+import onnxruntime
+import pandas as pd
+import pytest
+
+from varprop import FAWNRegressor, nn
+from varprop.onnx_export import to_onnx
+
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
+ACTIVATIONS = ["relu", "leaky_relu", "identity", "logistic", "tanh"]
+ACTIVATIONS += ["erf", "gelu", "silu", "softplus"]
+
+
+def data(n_outputs=2):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3)) * [1e-3, 1.0, 100.0] + [1.7e9, 0.0, -5.0]
+    z = (X - X.mean(axis=0)) / X.std(axis=0)
+    return X, np.column_stack([np.sin(z[:, 0]), 1e6 * z[:, 1] * z[:, 2]])[:, :n_outputs]
+
+
+def compare(model, X):
+    session = onnxruntime.InferenceSession(
+        to_onnx(model).SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    names = [output.name for output in session.get_outputs()]
+    got = dict(zip(names, session.run(None, {"X": np.asarray(X)}), strict=True))
+    dist = model.predict_dist(X)
+    shape = got["mean"].shape
+    scale = np.abs(dist.mean).max(axis=0)  # a mean may be as near to 0 as it likes
+    np.testing.assert_allclose(
+        got["mean"] / scale, (dist.mean / scale).reshape(shape), rtol=1e-5, atol=1e-5
+    )
+    np.testing.assert_allclose(got["std"], dist.std.reshape(shape), rtol=1e-5)
+    if "cov" in got:
+        root = np.sqrt(np.einsum("ni,nj->nij", dist.var, dist.var))
+        np.testing.assert_allclose(got["cov"] / root, dist.cov / root, rtol=1e-5, atol=1e-5)
+    return names
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_activations(activation):
+    # Two hidden layers: the second sees uncertain inputs. Noise on the inputs lets the first too.
+    X, y = data()
+    model = FAWNRegressor((5, 4), activation=activation, max_iter=20, random_state=0, dropout=0.1)
+    assert compare(model.fit(X, y), X) == ["mean", "std"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"weights": "bernoulli"},
+        {"output_covariance": True, "n_members": 3},
+        {"dtype": "float64", "activation": "erf", "input_noise": 0.3},
+        {"dtype": "float64", "activation": "softplus", "drop_connect": 0.2},
+        {"activation": nn.Heaviside(), "output_covariance": True},
+        {"hidden_layer_sizes": (), "output_covariance": True},
+        {"n_members": 2},
+    ],
+    ids=str,
+)
+def test_structures(options):
+    X, y = data()
+    model = FAWNRegressor(**{"hidden_layer_sizes": 6, "max_iter": 200, "random_state": 0} | options)
+    names = compare(model.fit(X, y), X)
+    assert ("cov" in names) == bool(options.get("output_covariance"))
+
+
+def test_single_target_frame_and_file(tmp_path):
+    X, y = data(1)
+    frame = pd.DataFrame(X, columns=["t", "a", "b"])
+    model = FAWNRegressor(4, max_iter=20, random_state=0).fit(frame, pd.Series(y[:, 0], name="u"))
+    compare(model, frame)
+    model.to_onnx(tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(
+        tmp_path / "model.onnx", providers=["CPUExecutionProvider"]
+    )
+    assert session.get_modelmeta().custom_metadata_map == {
+        "feature_names": "t\na\nb",
+        "target_names": "u",
+    }
+    assert session.run(["mean"], {"X": X[:7]})[0].shape == (7, 1)
+
+
+def test_python_functions_are_refused():
+    X, y = data()
+    model = FAWNRegressor(3, activation=nn.GaussHermite(jnp.cos), max_iter=2).fit(X, y)
+    with pytest.raises(ValueError, match=r"GaussHermite runs Python code .* can: Identity, ReLU"):
+        to_onnx(model)

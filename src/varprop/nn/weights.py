@@ -171,11 +171,11 @@ class BernoulliWeights(AbstractWeights[Bernoulli]):
         shape: tuple[int, ...],
         *,
         logit_scale: float = 1.0,
-        scale: float = 1.0,
+        scale: float = 8**0.5,
         per_weight: bool = False,
         dtype: Any = None,
     ) -> BernoulliWeights:
-        """Draw a start: logits from N(0, logit_scale^2), scalers so that units have order `scale`.
+        """Draw a start: logits from N(0, logit_scale^2), scalers by the number of weights summed.
 
         Parameters
         ----------
@@ -184,8 +184,10 @@ class BernoulliWeights(AbstractWeights[Bernoulli]):
         logit_scale
             Spread of the logits.
         scale
-            The scaler starts at scale / sqrt(fan-in), which keeps a unit's noise independent of how
-            many weights it sums over.
+            The scaler of a matrix starts at scale / sqrt(fan-in). Since E[w^2] = s^2 / 4, the
+            default, sqrt(8), keeps the size of a signal through rectifiers (He et al. 2015). That
+            of a vector of biases starts at a tenth of `scale`: a bias is not summed with others, so
+            nothing else would hide that it has only two values.
         per_weight
             One scaler per weight instead of one for all.
         dtype
@@ -193,8 +195,7 @@ class BernoulliWeights(AbstractWeights[Bernoulli]):
         """
         dtype = jnp.result_type(float) if dtype is None else dtype
         logit = logit_scale * jax.random.normal(key, shape, dtype)
-        fan_in = shape[-1] if len(shape) > 1 else 1
-        start = jnp.asarray(scale / fan_in**0.5, dtype)
+        start = jnp.asarray(scale / shape[-1] ** 0.5 if len(shape) > 1 else 0.1 * scale, dtype)
         return cls(jax.nn.sigmoid(logit), jnp.full(shape, start) if per_weight else start)
 
     @property

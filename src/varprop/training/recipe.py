@@ -65,7 +65,7 @@ class Recipe:
 
     Lengths are in optimization steps, not epochs: what a data set of any size needs is a number of
     steps. The numbers are traced by the compiled program, so changing them compiles nothing, except
-    `batch_size`.
+    `batch_size`. The defaults were chosen by the study in docs/training.md.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class Recipe:
     (0.001, 0)
     """
 
-    learning_rate: float = 3e-3
+    learning_rate: float = 1e-2
     kl_weight: float = 1.0
     kl_warmup: int = 10_000
     cooldown: int = 5_000

@@ -90,7 +90,7 @@ class Structure:
     def build(self, params: Float[Array, " p"], constants: list[Array]) -> Any:
         """Put the tree together again."""
         sizes = [int(np.prod(shape, dtype=int)) for shape in self.shapes]
-        # The derivative of one split is one concatenation; that of slices would be a padded sum each.
+        # The derivative of one split is one concatenation; slices would give a padded sum each.
         parts = zip(jax.lax.split(params, sizes), self.shapes, strict=True)
         learned = iter(part.reshape(shape) for part, shape in parts)
         sources = {"param": learned, "constant": iter(constants), "static": iter(self.static)}

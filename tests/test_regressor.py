@@ -165,12 +165,19 @@ def test_input_error_is_propagated(data):
     _, unsure = model.predict(X, return_std=True, X_std=[0.5, 0.0])
     assert (unsure > known).all()
     np.testing.assert_allclose(model.predict_var(X, X_std=np.zeros(2)), known**2, rtol=1e-6)
-    # Against sampling the input.
-    rng = np.random.default_rng(0)
-    x = np.tile(X[:1], (20_000, 1)) + rng.normal(size=(20_000, 2)) * [0.5, 0.0]
+
+
+def test_input_error_is_exact_without_hidden_layers(data):
+    # With hidden layers an uncertain input is shared by all units, which propagation takes as
+    # independent; without any it is exact, and sampling the inputs must agree up to its own error.
+    X, y = data
+    model = quick(hidden_layer_sizes=(), max_iter=300).fit(X, y)
+    std, n = np.array([0.5, 2.0]), 200_000
+    x = X[0] + np.random.default_rng(0).normal(size=(n, 2)) * std
     draws = model.predict_dist(x)
-    spread = draws.var.mean() + draws.mean.var()
-    assert unsure[0] ** 2 == pytest.approx(spread, rel=0.05)
+    spread = draws.mean.var() + draws.var.mean()
+    _, unsure = model.predict(X[:1], return_std=True, X_std=std)
+    assert unsure[0] ** 2 == pytest.approx(spread, rel=4.5 * np.sqrt(2 / n))
 
 
 def test_fit_starts_anew_and_warm_start_goes_on(data, fitted):
@@ -184,6 +191,12 @@ def test_fit_starts_anew_and_warm_start_goes_on(data, fitted):
     assert warm.fit(X, y).fit(X, y).loss_ < first
     with pytest.raises(ValueError, match="n_members is 2"):
         warm.set_params(n_members=2).fit(X, y)
+    for change in ({"hidden_layer_sizes": 9}, {"activation": "tanh"}, {"dtype": "float64"}):
+        other = clone(warm).set_params(n_members=1, max_iter=1).fit(X, y).set_params(**change)
+        with pytest.raises(ValueError, match="settings were changed"):
+            other.fit(X, y)
+        with pytest.raises(ValueError, match="settings were changed"):
+            other.partial_fit(X, y)
 
 
 def test_partial_fit_goes_on_with_the_optimizers_state(data):
@@ -405,6 +418,7 @@ def test_feature_names_in_another_order(data):
         ({"weights": "bernoulli", "objective": "sampled-vi"}, "have no gradient"),
         ({"weights": "bernoulli", "prior": "per-layer"}, "for weights='gaussian' only"),
         ({"prior": 3}, "prior must be one of"),
+        ({"prior": priors.LearnedGaussianPerLayer(3)}, "prior has 3 layers, .* network has 2"),
         ({"kl_weight": -1}, "kl_weight must be at least 0"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1"),
         ({"n_members": 0}, "n_members must be a whole number"),

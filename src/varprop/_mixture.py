@@ -277,7 +277,7 @@ def scaled_cholesky(cov: Array, what: str) -> tuple[Array, Array]:
     sd, corr = correlation(cov)
     d = cov.shape[-1]
     try:
-        factor = np.linalg.cholesky(corr)
+        factor: Array = np.linalg.cholesky(corr).astype(np.float64, copy=False)
         smallest = np.diagonal(factor, axis1=-2, axis2=-1).min(axis=-1) ** 2
         singular = bool(smallest.min() <= 4 * d * _EPS)
     except np.linalg.LinAlgError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -34,6 +35,7 @@ from varprop.regressor_options import (
 )
 from varprop.regressor_training import (
     EpochState,
+    check_goes_on,
     member_dtype,
     noise_var,
     to_jax,
@@ -217,7 +219,9 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
             A weight of 2 is the row twice, a weight of 0 is no row.
         X_std : array-like of the shape of X or of shape (n_features,), default=None
             Known standard deviations of the inputs' measurement error, in the units of X. The
-            error is propagated through the network.
+            error is propagated through the network, whose hidden units count as independent. Units
+            that share an uncertain input are not: with hidden layers the spread this adds is a
+            rough approximation (see docs/regressor.md), without any it is exact.
 
         Returns
         -------
@@ -234,8 +238,9 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         else:
             scaling = rows.scaling()
         with jax.enable_x64(self.dtype == "float64"):
+            init = model_factory(options, self.n_features_in_, rows.y.shape[1])
             trained = train_members(
-                model_factory(options, self.n_features_in_, rows.y.shape[1]),
+                init,
                 rows.standardized(scaling, self.dtype),
                 make_objective(self.objective),
                 key=self._key(),
@@ -244,7 +249,7 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
                 n_restarts=self.n_restarts,
                 n_threads=effective_n_jobs(self.n_jobs),
                 progress=bool(self.verbose),
-                start=self._last_members() if going_on else None,
+                start=self._last_members(init) if going_on else None,
             )
         self.n_outputs_, self._y_ndim = rows.y.shape[1], rows.y_ndim
         self.target_names_ = target_names(y)
@@ -282,14 +287,14 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         rows = training_rows(self, X, y, sample_weight, X_std, reset=new)
         state = None if new else self._epoch_state
         with jax.enable_x64(self.dtype == "float64"):
+            init = model_factory(options, self.n_features_in_, rows.y.shape[1])
             if new:
                 scaling, seed = rows.scaling(), self._seed()
-                init = model_factory(options, self.n_features_in_, rows.y.shape[1])
                 keys = jax.random.split(jax.random.key(seed), self.n_members)
                 members = [to_numpy(init(key)) for key in keys]
             else:
                 self._check_same_targets(rows)
-                scaling, members = self.scaling_, self._last_members()
+                scaling, members = self.scaling_, self._last_members(init)
                 seed = self._seed() if state is None else self._epoch_seed
             warm_up = new if state is None else state.warm_up
             members, state, loss = train_one_epoch(
@@ -324,12 +329,13 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
                 f"y has {rows.y.shape[1]} targets, but the model was fitted with {self.n_outputs_}."
             )
 
-    def _last_members(self) -> list[Model]:
+    def _last_members(self, init: Callable[[jax.Array], Model]) -> list[Model]:
         if len(self.members_) != self.n_members:
             raise ValueError(
                 f"n_members is {self.n_members}, but the model to go on from has "
                 f"{len(self.members_)} members: fit anew."
             )
+        check_goes_on(self.members_[0], init)
         return self.members_
 
     def _set_noise_std(self) -> None:

@@ -111,7 +111,7 @@ def check_options(options: Mapping[str, Any]) -> None:
     >>> from varprop import FAWNRegressor
     >>> check_options(FAWNRegressor().get_params())
     """
-    hidden_sizes(options["hidden_layer_sizes"])
+    n_layers = len(hidden_sizes(options["hidden_layer_sizes"])) + 1
     if not isinstance(options["activation"], nn.AbstractActivation):
         _one_of(options["activation"], "activation", ACTIVATIONS)
     objective = make_objective(options["objective"])
@@ -121,7 +121,12 @@ def check_options(options: Mapping[str, Any]) -> None:
             "objective='sampled-vi' cannot train weights='bernoulli', whose draws have no "
             "gradient: take 'vi' or 'ropd'."
         )
-    if not isinstance(options["prior"], priors.AbstractPrior):
+    if isinstance(options["prior"], priors.LearnedGaussianPerLayer):
+        if len(options["prior"].mean) != n_layers:
+            raise ValueError(
+                f"prior has {len(options['prior'].mean)} layers, but the network has {n_layers}."
+            )
+    elif not isinstance(options["prior"], priors.AbstractPrior):
         _one_of(options["prior"], "prior", PRIORS)
         if options["prior"] == "per-layer" and options["weights"] == "bernoulli":
             raise ValueError("prior='per-layer' is for weights='gaussian' only.")

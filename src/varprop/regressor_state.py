@@ -302,6 +302,8 @@ def _decode(name: str, value: dict[str, Any], arrays: dict[str, np.ndarray] | No
     kind = _REGISTRY.get(name, {}).get(kind_name) if isinstance(kind_name, str) else None
     if kind is None or set(value) != {"class", "static"} or not isinstance(value["static"], dict):
         raise ModelFileError(f"the constructor's argument {name} names a class that is unknown.")
+    if arrays is None and kind is priors.LearnedGaussianPerLayer:
+        return "per-layer"  # whose arrays are as long as the network is deep
     # As JAX puts trees together: the fields are set, and no constructor changes their bits.
     thing: Any = object.__new__(kind)
     static = dict(value["static"])
@@ -323,9 +325,6 @@ def _skeleton(header: str) -> Any:
     """Return a member with shapes and dtypes in place of arrays: nothing is allocated."""
     content = json.loads(header)
     options = _decode_params(content["params"], None)
-    if isinstance(options["prior"], priors.LearnedGaussianPerLayer):
-        # Its arrays are as long as the network is deep; the zeros above are not.
-        options["prior"] = "per-layer"
     with jax.enable_x64(content["dtype"] == "float64"):
         try:
             init = model_factory(options, content["n_features"], content["n_outputs"])

@@ -102,6 +102,18 @@ def member_dtype(model: Model) -> np.dtype:
     return np.dtype(model.likelihood.log_std.dtype)
 
 
+def check_goes_on(model: Model, init: Callable[[PRNGKeyArray], Model]) -> None:
+    """Raise ValueError unless the settings of now would build the same network."""
+    fresh = jax.eval_shape(init, jax.random.key(0))
+    structure: Any = jax.tree.structure(fresh)
+    same = structure == jax.tree.structure(model) and all(
+        (new.shape, new.dtype) == (old.shape, old.dtype)
+        for new, old in zip(jax.tree.leaves(fresh), jax.tree.leaves(model), strict=True)
+    )
+    if not same:
+        raise ValueError("The network's settings were changed: it cannot go on, fit it anew.")
+
+
 def nonfinite_error(learning_rate: float) -> ValueError:
     """Return the error for a training that became infinite or NaN, with what to try."""
     return ValueError(

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from varprop._checks import as_float_array, check_nonnegative, check_shape, is_concrete
+from varprop._checks import as_float_array, check_all, check_nonnegative, check_shape, is_concrete
 from varprop.covariance import DiagonalPlusLowRank, Method, dense_log_density
 from varprop.numerics import normal_log_density, square_root
 
@@ -69,7 +69,10 @@ class Gaussian(eqx.Module):
     def __check_init__(self):
         if self.var is not None:
             check_shape(self.var, self.mean.shape, "var", "it must match the mean")
-            check_nonnegative(self.var, "var")
+            if is_concrete(self.mean):
+                # What is NaN already may have a variance of NaN: a NaN input comes out as NaN.
+                fine = (self.var >= 0) | jnp.isnan(self.mean)
+                check_all(fine, self.var, "var must not be negative, but is {value:g}{where}.")
 
     @property
     def shape(self) -> tuple[int, ...]:

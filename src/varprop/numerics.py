@@ -231,7 +231,7 @@ def step_probability(
     2.867e-07 1.000
     """
     tail = _tail(mean, var)
-    far = jnp.where(var > 0, jnp.abs(tail.mass) * tail.keep, 0.0)
+    far = jnp.where(var == 0, 0.0, jnp.abs(tail.mass) * tail.keep)  # a NaN variance stays NaN
     positive = mean > 0
     return jnp.where(positive, 1 - far, far), jnp.where(positive, far, 1 - far)
 
@@ -241,7 +241,7 @@ def _step_probability_jvp(primals, tangents):
     mean, var = primals
     dmean, dvar = tangents
     tail = _tail(mean, var)
-    inv_std = jnp.where(var > 0, tail.inv_std, 0.0)
+    inv_std = jnp.where(var == 0, 0.0, tail.inv_std)
     density = tail.bell * inv_std * (INV_SQRT_2PI * tail.keep)
     # d Phi(mean / std) = phi (dmean / std - mean dvar / (2 std^3)); the second factor is taken as
     # (density * r) * inv_std, in which neither part overflows where the product does not. The bound

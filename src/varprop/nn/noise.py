@@ -144,7 +144,8 @@ class Dropout(AbstractMultiplicative):
     Parameters
     ----------
     rate
-        Probability of dropping an entry, in [0, 1).
+        Probability of dropping an entry, in [0, 1). Under `jit`, where it cannot be checked, any
+        other rate gives a variance of NaN.
     rescale
         Divide what is kept by 1 - rate, so that the mean is unchanged (the usual convention today).
         False is the original of Hinton et al. and Wang & Manning.
@@ -169,7 +170,7 @@ class DropConnect(AbstractMultiplicative):
     Parameters
     ----------
     rate
-        Probability of dropping a weight, in [0, 1).
+        Probability of dropping a weight, in [0, 1); unchecked under `jit`, as in `Dropout`.
     rescale
         As in `Dropout`; the original keeps the weights as they are (False).
 

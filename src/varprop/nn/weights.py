@@ -57,7 +57,8 @@ class GaussianWeights(AbstractWeights[Gaussian]):
     mean
         Any shape.
     std
-        Same shape, or a scalar for all; positive.
+        Same shape, or a scalar for all; positive. Under `jit`, where it cannot be checked, a
+        negative one gives NaN, and 0 a weight without variance.
 
     Examples
     --------
@@ -134,7 +135,8 @@ class BernoulliWeights(AbstractWeights[Bernoulli]):
     Parameters
     ----------
     p
-        Probabilities in (0, 1), any shape.
+        Probabilities in (0, 1), any shape. Under `jit`, where they cannot be checked, 0 and 1 give
+        a weight without variance, and anything beyond gives NaN.
     scale
         The scaler s > 0: a scalar shared by all weights (one per layer, the default), or an array
         of the shape of p (one per weight).

@@ -206,7 +206,10 @@ def test_a_unit_starts_with_noise_that_does_not_depend_on_its_fan_in():
     for n_inputs in (4, 400):
         weights = nn.BernoulliWeights.init(jax.random.key(0), (2000, n_inputs))
         var = np.asarray(nn.Dense(weights).moments(jnp.ones(n_inputs)).var)
-        assert 0.15 < var.mean() < 0.25  # E[p (1 - p)] of a standard normal logit is 0.207
+        # E[p (1 - p)] of a standard normal logit is 0.207, and the scalers' squares add up to 8.
+        assert 8 * 0.15 < var.mean() < 8 * 0.25
+    bias = nn.BernoulliWeights.init(jax.random.key(0), (50,))
+    np.testing.assert_allclose(np.exp(bias.log_scale), 0.1 * 8**0.5, rtol=1e-6)
 
 
 SENTENCES = [

@@ -18,7 +18,7 @@ then the weights' own business. One of your own is a class with one method:
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -28,7 +28,12 @@ from jaxtyping import Array, Float, PyTree
 from varprop._checks import as_float_array, check_all, check_positive
 from varprop.moments import Gaussian
 from varprop.nn.variables import Bernoulli
-from varprop.nn.weights import AbstractWeights, BernoulliWeights, PointWeights
+from varprop.nn.weights import (
+    AbstractWeights,
+    BernoulliWeights,
+    GaussianWeights,
+    PointWeights,
+)
 from varprop.parameters import constant
 
 
@@ -53,7 +58,13 @@ def weights_by_layer(network: PyTree) -> list[list[AbstractWeights]]:
 
 
 class AbstractPrior(eqx.Module):
-    """A prior over all weights of a network; authors give `distribution`."""
+    """A prior over all weights of a network; authors give `distribution`.
+
+    A class whose `distribution` is a scalar that is the same for all layers may say so by
+    ``per_layer = False``: all Gaussian weights are then compared in one go, which is faster.
+    """
+
+    per_layer: ClassVar[bool] = True
 
     @abstractmethod
     def distribution(self, layer: int) -> Any:
@@ -68,8 +79,14 @@ class AbstractPrior(eqx.Module):
 
         Point weights bring no prior and pay nothing.
         """
+        layers = weights_by_layer(network)
+        if not self.per_layer:
+            together = [weights for layer in layers for weights in layer]
+            gaussian = [weights for weights in together if isinstance(weights, GaussianWeights)]
+            others = [weights for weights in together if not isinstance(weights, GaussianWeights)]
+            layers = [([GaussianWeights.joined(gaussian)] if gaussian else []) + others]
         total = None
-        for number, layer in enumerate(weights_by_layer(network)):
+        for number, layer in enumerate(layers):
             for weights in layer:
                 if isinstance(weights, PointWeights):
                     continue
@@ -92,6 +109,7 @@ class LearnedGaussian(AbstractPrior):
     ()
     """
 
+    per_layer: ClassVar[bool] = False
     mean: Float[Array, ""]
     log_std: Float[Array, ""]
 
@@ -150,6 +168,7 @@ class FixedGaussian(AbstractPrior):
     0
     """
 
+    per_layer: ClassVar[bool] = False
     mean: Float[Array, ""] = constant()
     log_std: Float[Array, ""] = constant()
 

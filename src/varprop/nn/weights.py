@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 import equinox as eqx
@@ -93,6 +94,13 @@ class GaussianWeights(AbstractWeights[Gaussian]):
         """Draw a start: means from N(0, scale^2) as in the paper, all standard deviations `std`."""
         dtype = jnp.result_type(float) if dtype is None else dtype
         return cls(scale * jax.random.normal(key, shape, dtype), jnp.asarray(std, dtype))
+
+    @classmethod
+    def joined(cls, parts: Sequence[GaussianWeights]) -> GaussianWeights:
+        """Return the weights of several arrays as one vector, for what treats all alike."""
+        mean = jnp.concatenate([jnp.ravel(part.mean) for part in parts])
+        log_std = jnp.concatenate([jnp.ravel(part.log_std) for part in parts])
+        return eqx.tree_at(lambda part: (part.mean, part.log_std), parts[0], (mean, log_std))
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -131,13 +131,34 @@ class Program:
         return run(self, state, lane, rows, cooldown, jnp.int32(n_epochs), jnp.bool_(train))
 
 
-def _shuffled(lane: LaneInputs, epoch: Int[Array, ""]) -> Int[Array, " padded"]:
-    """Return the lane's rows in a random order, the padding last."""
-    slots = jnp.arange(lane.rows.shape[0], dtype=jnp.uint32)
-    bits = jax.random.bits(jax.random.fold_in(lane.keys[0], epoch), lane.rows.shape, jnp.uint32)
-    # The top bit marks padding; equal random bits fall back to the row order, which is harmless.
-    padding = (slots >= lane.n_rows.astype(jnp.uint32)).astype(jnp.uint32) << 31
-    return jax.lax.sort((padding | (bits >> 1), lane.rows), num_keys=1)[1]
+_SHUFFLE_ROUNDS = 32
+
+
+def shuffled(
+    rows: Int[Array, " padded"], n_rows: Int[Array, ""], key: PRNGKeyArray
+) -> Int[Array, " padded"]:
+    """Return the first `n_rows` rows in a random order, and the padding after them as it is.
+
+    A swap-or-not shuffle (Hoang, Morris & Rogaway 2012): in each round all rows are paired by
+    slot + partner = shift (mod n), and a hash of the pair says whether the two change places. It is
+    linear in the rows, and sorting random keys instead took a third of a training step on the CPU.
+    """
+    n = n_rows.astype(jnp.uint32)
+    slots = jnp.arange(rows.shape[0], dtype=jnp.uint32)
+    draws = jax.random.bits(key, (_SHUFFLE_ROUNDS, 2), jnp.uint32)
+
+    def one_round(index, slot):
+        shift, salt = draws[index, 0] % n, draws[index, 1]
+        partner = shift + (n - slot)
+        partner = jnp.where(partner >= n, partner - n, partner)
+        # Both of a pair must come to the same decision, hence a hash of the larger slot.
+        mixed = (jnp.maximum(slot, partner) ^ salt) * jnp.uint32(0x9E3779B1)
+        mixed = (mixed ^ (mixed >> 15)) * jnp.uint32(0x85EBCA77)
+        mixed = (mixed ^ (mixed >> 13)) * jnp.uint32(0xC2B2AE3D)
+        return jnp.where(mixed >> 31 == 1, partner, slot)
+
+    order = jax.lax.fori_loop(0, _SHUFFLE_ROUNDS, one_round, jnp.where(slots < n, slots, 0))
+    return rows[jnp.where(slots < n, order, slots)]
 
 
 def _run_epochs(program, state, lane, rows, cooldown, n_epochs, train):
@@ -207,7 +228,9 @@ def _run_epochs(program, state, lane, rows, cooldown, n_epochs, train):
     def one_epoch(index, carry):
         state, losses = carry
         epoch = state.epoch + index
-        order = _shuffled(lane, epoch) if program.shuffle else lane.rows
+        order = lane.rows
+        if program.shuffle:
+            order = shuffled(order, lane.n_rows, jax.random.fold_in(lane.keys[0], epoch))
         start = (state, order, jnp.zeros((), dtype))
         # Draws are numbered by batches, not by steps: they go on when nothing is trained.
         step = functools.partial(one_step, epoch * n_batches)
@@ -224,7 +247,7 @@ _run = jax.jit(_run_epochs, static_argnums=0)
 _run_single_threaded = jax.jit(
     _run_epochs,
     static_argnums=0,
-    compiler_options={"xla_cpu_multi_thread_eigen": False},
+    compiler_options={"xla_cpu_multi_thread_eigen": False, "xla_cpu_prefer_vector_width": 512},
 )
 
 _ADAM = optax.scale_by_adam()

@@ -1,8 +1,8 @@
 """Training throughput against what users would pick instead, on kin8nm's shape, in one run.
 
 A benchmark-only environment; `make bench-torch` makes it and runs this file. Every contender trains
-the same network (8-50-1, batches of 128, Adam where it has an optimizer) on the same rows for the same
-number of epochs, as its own examples do it, with the batches sliced from tensors in memory (no
+the same network (8-50-1, batches of 128, Adam where it has an optimizer) on the same rows for the
+same number of epochs, as its own examples do it, with the batches sliced from tensors in memory (no
 loader). Interleaved, best of several; the number is the throughput of varprop over the contender's.
 """
 
@@ -22,7 +22,7 @@ from pytagi.nn import OutputUpdater
 import varprop
 
 N_ROWS, N_INPUTS, HIDDEN, BATCH = 7373, 8, 50, 128
-EPOCHS, REPEATS = 2, 5
+EPOCHS, REPEATS = 10, 5
 
 
 def rows() -> tuple[np.ndarray, np.ndarray]:
@@ -85,7 +85,9 @@ def with_bayesian_torch():
 
 def with_torchbnn():
     net = torch.nn.Sequential(
-        torchbnn.BayesLinear(prior_mu=0, prior_sigma=0.1, in_features=N_INPUTS, out_features=HIDDEN),
+        torchbnn.BayesLinear(
+            prior_mu=0, prior_sigma=0.1, in_features=N_INPUTS, out_features=HIDDEN
+        ),
         torch.nn.ReLU(),
         torchbnn.BayesLinear(prior_mu=0, prior_sigma=0.1, in_features=HIDDEN, out_features=1),
     )
@@ -147,7 +149,9 @@ def with_eager_fawn():
     def loss_of(net, x, y):
         mean, var = net(x)
         var = var + torch.exp(2 * net.noise)
-        return 0.5 * (torch.log(2 * math.pi * var) + (y - mean) ** 2 / var).mean() + net.kl() / N_ROWS
+        return (
+            0.5 * (torch.log(2 * math.pi * var) + (y - mean) ** 2 / var).mean() + net.kl() / N_ROWS
+        )
 
     return torch_loop(Net(), loss_of)
 
@@ -166,7 +170,9 @@ def with_pytagi():
                 chosen = order[start : start + BATCH]
                 net(x[chosen].ravel())
                 noise = np.full(BATCH, 0.01, np.float32)
-                updater.update(net.output_z_buffer, y[chosen].ravel(), noise, net.input_delta_z_buffer)
+                updater.update(
+                    net.output_z_buffer, y[chosen].ravel(), noise, net.input_delta_z_buffer
+                )
                 net.backward()
                 net.step()
 

@@ -3,8 +3,9 @@
     VARPROP_DATA=folder .venv/bin/python benchmarks/recipe_study.py > study.md
 
 Of each published training split one tenth of the *training* rows is set aside as a check; the test
-rows are never looked at. The first number is the final training objective per row (what restarts are
-chosen by), the second the negative log-likelihood of the set-aside rows, both in standardized units.
+rows are never looked at. The first number is the final training objective per row (what restarts
+are chosen by), the second the negative log-likelihood of the set-aside rows, both in standardized
+units.
 Needs pyarrow and a folder with `datasets.json`, Parquet files and `splits/`.
 """
 

@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import varprop
@@ -48,9 +47,7 @@ def objective(plain: bool):
     return varprop.MaximumLikelihood() if plain else varprop.ROPD()
 
 
-def best_of(
-    jobs: dict[str, Callable[[], object]], repeats: int
-) -> dict[str, float]:
+def best_of(jobs: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
     """Best wall-clock time of each job, run in turns so that noise hits all alike."""
     best = dict.fromkeys(jobs, float("inf"))
     for job in jobs.values():
@@ -69,9 +66,7 @@ def one_lane(data: varprop.Data, *, plain: bool, epochs: int, batch_size: int, *
     lane = varprop.Lane(
         model=model(data.x.shape[1], plain=plain, **options), key=jax.random.key(1), recipe=recipe
     )
-    (runner,) = prepare(
-        [lane], data, objective(plain), standardize=True, optimizer=None
-    )
+    (runner,) = prepare([lane], data, objective(plain), standardize=True, optimizer=None)
     return lambda: jax.block_until_ready(runner._run(runner.state, epochs))
 
 
@@ -97,9 +92,7 @@ def part_step() -> None:
 def part_large() -> None:
     data = synthetic(8192, 512)
     jobs = {
-        kind: one_lane(
-            data, plain=kind == "plain", epochs=1, batch_size=1024, hidden=(512, 512)
-        )
+        kind: one_lane(data, plain=kind == "plain", epochs=1, batch_size=1024, hidden=(512, 512))
         for kind in ("plain", "fawn")
     }
     times = best_of(jobs, 5)
@@ -112,9 +105,7 @@ def part_lanes() -> None:
     data = synthetic(2048, 8)
     recipe = varprop.Recipe(max_steps=1600, kl_warmup=0, cooldown=0)
     lanes = [
-        varprop.Lane(
-            model=model(8, plain=False, seed=i), key=jax.random.key(i), recipe=recipe
-        )
+        varprop.Lane(model=model(8, plain=False, seed=i), key=jax.random.key(i), recipe=recipe)
         for i in range(10)
     ]
     jobs = {
@@ -142,7 +133,8 @@ model = varprop.regression_model(13, 1, key=jax.random.key(0), weights=weights)
 objective = varprop.MaximumLikelihood() if plain else varprop.ROPD()
 data = varprop.Data(x, y)
 loaded = time.perf_counter()
-varprop.fit(model, data, objective, key=jax.random.key(1), recipe=varprop.Recipe(max_steps=1, cooldown=0))
+recipe = varprop.Recipe(max_steps=1, cooldown=0)
+varprop.fit(model, data, objective, key=jax.random.key(1), recipe=recipe)
 compiled = time.perf_counter()
 varprop.fit(model, data, objective, key=jax.random.key(1))
 print(compiled - loaded, time.perf_counter() - begin)
@@ -189,13 +181,14 @@ def part_rows() -> None:
     code = """
     import resource, numpy as np, jax, varprop
     varprop.fit(varprop.regression_model(90, 1, key=jax.random.key(0)),
-                varprop.Data(np.ones((64, 90), np.float32), np.ones((64, 1), np.float32)), varprop.ROPD(),
+                varprop.Data(np.ones((64, 90), np.float32), np.ones(64)), varprop.ROPD(),
                 key=jax.random.key(1), recipe=varprop.Recipe(max_steps=1))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     rng = np.random.default_rng(0)
     x = rng.standard_normal((515_345, 90), np.float32); y = x[:, :1].copy()
     size = (x.nbytes + y.nbytes) / 1024
-    varprop.fit(varprop.regression_model(90, 1, key=jax.random.key(0)), varprop.Data(x, y), varprop.ROPD(),
+    data = varprop.Data(x, y)
+    varprop.fit(varprop.regression_model(90, 1, key=jax.random.key(0)), data, varprop.ROPD(),
                 key=jax.random.key(1), recipe=varprop.Recipe(max_steps=1))
     print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / size)
     """

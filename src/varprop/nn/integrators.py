@@ -241,9 +241,9 @@ class Table(AbstractActivation):
         stds = jnp.asarray(np.linspace(0, std_max, n_stds)[1:])
         # The trapezoidal rule does not mind a standard deviation wider than the function's
         # features, as Gauss-Hermite does, and a table can afford its many nodes.
-        z = np.linspace(-8.5, 8.5, n_nodes)
-        w = np.exp(-0.5 * z**2)
-        z, w = jnp.asarray(z), jnp.asarray(w / w.sum())
+        grid = np.linspace(-8.5, 8.5, n_nodes)
+        bell = np.exp(-0.5 * grid**2)
+        z, w = jnp.asarray(grid), jnp.asarray(bell / bell.sum())
 
         def column(std):
             values = function(means[:, None] + std * z)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import truth
-from varprop import Gaussian, JointGaussian, check, nn
+from varprop import Gaussian, check, nn
 
 pytestmark = pytest.mark.usefixtures("strict_promotion")
 
@@ -79,7 +79,7 @@ def test_one_hidden_layer_is_exact():
     A hidden unit is max(a, 0) with a Gaussian; outputs are sums over independent units.
     """
     wide = partial(nn.GaussianWeights.init, scale=0.8, std=0.4)
-    net = nn.mlp(N, M, hidden_layer_sizes=(6,), joint=True, weights=wide, key=jax.random.key(3))
+    net = nn.mlp(N, M, hidden_layer_sizes=(5,), joint=True, weights=wide, key=jax.random.key(3))
     first, _, last = net.layers
     a = first.moments(Gaussian(MEAN))
     h_mean, h_var = truth.rectifier(a.mean, a.var)
@@ -98,21 +98,22 @@ def test_one_hidden_layer_is_exact():
     [
         {},
         {"joint": True, "hidden_noise": nn.Dropout(0.2)},
-        {"activation": nn.Tanh(), "input_noise": nn.GaussianWeightNoise(0.1)},
+        {"activation": nn.LeakyReLU(), "input_noise": nn.GaussianWeightNoise(0.1)},
     ],
     ids=["plain", "joint", "noisy input"],
 )
 def test_a_batch_is_its_rows(options):
     """Any number of leading axes: a batch runs as columns inside, which must not show."""
     net = nn.mlp(N, M, hidden_layer_sizes=(5,), key=jax.random.key(0), **options)
+    moments = eqx.filter_jit(net.moments)
     for x in (Gaussian(MEAN), Gaussian(MEAN, VAR)):
-        batch = net.moments(x)
+        batch = moments(x)
         assert batch.shape == (4, M)
         for row in range(4):
-            one = net.moments(jax.tree.map(lambda leaf, row=row: leaf[row], x))
+            one = moments(jax.tree.map(lambda leaf, row=row: leaf[row], x))
             np.testing.assert_allclose(batch.mean[row], one.mean, rtol=1e-5, atol=1e-6)
             np.testing.assert_allclose(batch.variances()[row], one.variances(), rtol=1e-5)
-        more = net.moments(jax.tree.map(lambda leaf: leaf.reshape(2, 2, N), x))
+        more = moments(jax.tree.map(lambda leaf: leaf.reshape(2, 2, N), x))
         assert more.shape == (2, 2, M)
         np.testing.assert_allclose(more.mean.reshape(4, M), batch.mean, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(more.variances().reshape(4, M), batch.variances(), rtol=1e-5)
@@ -133,7 +134,7 @@ ACTIVATIONS = [
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=lambda a: type(a).__name__)
 def test_variance_to_zero_is_the_plain_network(activation):
     """Weights of vanishing spread: the plain network's output, and no variance."""
-    size = {"hidden_layer_sizes": (5, 4), "activation": activation, "key": jax.random.key(1)}
+    size = {"hidden_layer_sizes": (5, 5), "activation": activation, "key": jax.random.key(1)}
     point = nn.mlp(N, M, weights=partial(nn.PointWeights.init, scale=0.7), **size)
     x = jnp.asarray(MEAN)
     plain = point.sample(jax.random.key(0))(x)
@@ -174,7 +175,7 @@ def test_permuting_hidden_units_changes_nothing():
 
 def test_gradients_against_finite_differences(x64):
     """Of a whole network's log-density, in a handful of directions."""
-    net = nn.mlp(N, M, hidden_layer_sizes=(5, 4), joint=True, key=jax.random.key(0))
+    net = nn.mlp(N, M, hidden_layer_sizes=(5, 5), joint=True, key=jax.random.key(0))
     x, y = Gaussian(MEAN, VAR), jnp.asarray(RNG.normal(size=(4, M)))
     flat, unflatten = jax.flatten_util.ravel_pytree(net)
 
@@ -191,17 +192,19 @@ def test_gradients_against_finite_differences(x64):
 
 
 def test_mlp_options():
+    """The structure alone, without making a single array."""
     key = jax.random.key(0)
-    kinds = lambda net: [type(part).__name__ for part in net.layers]  # noqa: E731
-    assert kinds(nn.mlp(3, 1, key=key)) == ["Dense", "ReLU", "Dense"]
-    assert nn.mlp(3, 1, key=key).layers[0].weight.shape == (50, 3)
-    linear = nn.mlp(3, 2, hidden_layer_sizes=(), key=key)
-    assert kinds(linear) == ["Dense"]
-    assert linear.moments(jnp.ones(3)).shape == (2,)
-    full = nn.mlp(
+    build = partial(eqx.filter_eval_shape, nn.mlp, key=key)
+
+    def kinds(net):
+        return [type(part).__name__ for part in net.layers]
+
+    assert kinds(build(3, 1)) == ["Dense", "ReLU", "Dense"]
+    assert build(3, 1).layers[0].weight.shape == (50, 3)
+    assert kinds(build(3, 2, hidden_layer_sizes=())) == ["Dense"]
+    full = build(
         3,
         2,
-        key=key,
         hidden_layer_sizes=(4, 5),
         activation=nn.Tanh(),
         weights=nn.BernoulliWeights.init,
@@ -212,24 +215,29 @@ def test_mlp_options():
         weight_noise=nn.DropConnect(0.3),
         bias_noise=nn.GaussianWeightNoise(0.1),
     )
-    assert kinds(full) == ["Dropout"] + ["Dense", "Tanh", "Dropout"] * 2 + ["JointDense"]
+    assert kinds(full) == ["Dropout", *["Dense", "Tanh", "Dropout"] * 2, "JointDense"]
     dense = [part for part in full.layers if isinstance(part, nn.Dense | nn.JointDense)]
     assert [part.weight.shape for part in dense] == [(4, 3), (5, 4), (2, 5)]
     assert all(isinstance(part.weight, nn.BernoulliWeights) for part in dense)
     assert all(part.bias is None and part.bias_noise is None for part in dense)
     assert all(isinstance(part.weight_noise, nn.DropConnect) for part in dense)
-    assert isinstance(full.moments(jnp.ones((2, 3))), JointGaussian)
-    biased = nn.mlp(3, 2, key=key, bias_noise=nn.GaussianWeightNoise(0.1))
+    biased = build(3, 2, bias_noise=nn.GaussianWeightNoise(0.1))
     assert all(biased.layers[i].bias_noise is not None for i in (0, 2))
-    # No two arrays of weights start from the same key.
-    small = nn.mlp(2, 2, key=key, weights=nn.PointWeights.init, hidden_layer_sizes=(2, 2))
-    starts = [float(np.ravel(leaf)[0]) for leaf in jax.tree.leaves(small)]
+
+
+def test_no_two_arrays_of_weights_start_alike():
+    sizes = {"hidden_layer_sizes": (2, 2), "weights": nn.PointWeights.init}
+    net = nn.mlp(2, 2, key=jax.random.key(0), **sizes)
+    starts = [float(np.ravel(leaf)[0]) for leaf in jax.tree.leaves(net)]
     assert len(set(starts)) == len(starts) == 6
 
 
 @pytest.mark.usefixtures("as_users_run_it")
 def test_sizes_may_be_numpys_whole_numbers():
-    net = nn.mlp(np.int64(3), 1, hidden_layer_sizes=np.array([4, 5]), key=jax.random.key(0))
+    sizes = np.array([4, 5])
+    net = eqx.filter_eval_shape(
+        lambda key: nn.mlp(np.int64(3), 1, hidden_layer_sizes=sizes, key=key), jax.random.key(0)
+    )
     assert net.layers[2].weight.shape == (5, 4)
 
 
@@ -256,28 +264,25 @@ def test_the_bias_of_depth_has_the_size_theory_gives():
     total = nn.Dense(nn.PointWeights(np.ones((1, n))))
     net = nn.Sequential([shared, nn.ReLU(), copies, nn.ReLU(), total])
     out = net.moments(jnp.ones(1))
-    np.testing.assert_allclose(out.mean, 20.0, rtol=1e-5)
+    np.testing.assert_allclose(out.mean, 5.0 * n, rtol=1e-5)
     np.testing.assert_allclose(out.var, 0.01 * n, rtol=1e-4)
-    report = check(net, jnp.ones(1), jax.random.key(0), n_samples=20_000)
-    assert not report.passed
-    # The sampled variance, and so the ratio 1 / n, is known to sqrt(2 / 20,000) = 1 %.
-    assert float(report.std_ratio[0] ** 2) == pytest.approx(1 / n, rel=0.05)
+    draws = 5.0 + 0.1 * np.random.default_rng(0).normal(size=1000)  # the shared unit, by hand
+    sums = np.maximum(draws[:, None] * np.ones(n), 0).sum(axis=1)
+    np.testing.assert_allclose(sums.var(), n**2 * draws.var(), rtol=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("hidden", "low", "high"), [((20,), 0.985, 1.015), ((20, 20, 20), 1.05, 1.25)]
-)
-def test_the_bias_of_a_toy_net_is_recorded(hidden, low, high, record_property):
-    """Propagated over sampled variance of three inputs: 1 for one layer, 1.11 to 1.19 for three.
+def test_the_bias_of_a_toy_net_is_recorded(record_property):
+    """Propagated over sampled variance with three hidden layers: 1.00 and 0.67 at two inputs.
 
-    A net of another kind is biased the other way (docs/what-is-exact.md); this one is kept as it is
-    so that a change of the propagation shows.
+    One hidden layer is exact (test_twins.py). Other nets are biased otherwise, some the other way
+    (docs/what-is-exact.md); this one is kept as it is so that a change of the propagation shows.
     """
     weights = partial(nn.GaussianWeights.init, scale=0.3, std=0.05)
-    net = nn.mlp(1, 1, hidden_layer_sizes=hidden, weights=weights, key=jax.random.key(0))
-    x = jnp.asarray([[-2.0], [-1.0], [2.0]])
-    report = check(net, x, jax.random.key(1), n_samples=100_000, false_alarm=1e-6)
+    sizes = {"hidden_layer_sizes": (8, 8, 8), "bias": False}
+    net = nn.mlp(1, 1, weights=weights, key=jax.random.key(0), **sizes)
+    report = check(net, jnp.asarray([[-1.0], [2.0]]), jax.random.key(1), n_samples=100_000)
     ratio = report.std_ratio.ravel() ** 2
     record_property("variance_ratio", ratio.tolist())
-    assert np.all((low < ratio) & (ratio < high))
-    assert report.passed == (len(hidden) == 1)
+    assert not report.passed
+    # Products of four weights have heavier tails than a Gaussian: the ratio is known to about 1 %.
+    np.testing.assert_allclose(ratio, [1.00, 0.67], rtol=0.04)

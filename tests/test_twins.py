@@ -31,6 +31,49 @@ def seed(case) -> jax.Array:
     return jax.random.key(sum(map(ord, str(case))))
 
 
+class Together(nn.AbstractLayer):
+    """Layers that keep the shape, side by side on the same input: one program instead of twenty."""
+
+    layers: tuple[nn.AbstractLayer, ...]
+
+    def moments(self, x):
+        parts = [layer.moments(x) for layer in self.layers]
+        return Gaussian(
+            jnp.concatenate([part.mean for part in parts], axis=-1),
+            jnp.concatenate([part.var for part in parts], axis=-1),
+        )
+
+    def sample(self, key):
+        keys = jax.random.split(key, len(self.layers))
+        plain = [layer.sample(k) for layer, k in zip(self.layers, keys, strict=True)]
+        return lambda x: jnp.concatenate([function(x) for function in plain], axis=-1)
+
+
+@pytest.fixture(scope="module")
+def elementwise():
+    """One report for all activations and noise processes: the worst |z| per case, and its limit."""
+    listed = [*cases.activations(), *cases.noises()]
+    width = cases.MEANS.shape[-1]
+    report = check(
+        Together(tuple(case.make() for case in listed)),
+        cases.uncertain(),
+        jax.random.key(4),
+        n_samples=N_SAMPLES,
+        false_alarm=PER_CASE * len(listed),
+        mean_slack=np.repeat([case.mean_slack for case in listed], width),
+        var_slack=np.repeat([case.var_slack for case in listed], width),
+    )
+    z = np.maximum(np.abs(report.mean_z), np.abs(report.var_z)).max(axis=0)
+    worst = z.reshape(len(listed), width).max(axis=1)
+    return dict(zip(map(str, listed), worst, strict=True)), report.threshold
+
+
+@pytest.mark.parametrize("case", [*cases.activations(), *cases.noises()], ids=str)
+def test_activations_and_noise(case, elementwise):
+    worst, limit = elementwise
+    assert worst[str(case)] <= limit
+
+
 @pytest.mark.parametrize("case", cases.layers(), ids=str)
 def test_layers(case):
     report = check(
@@ -185,11 +228,10 @@ def test_weights_and_distributions_have_power_too():
 
 
 @pytest.mark.usefixtures("x64")
-def test_a_network_in_float64():
-    case = NETWORK
-    network = case.make()
-    assert network.moments(case.x()).dtype == np.float64
-    report = check(network, case.x(), seed(case), n_samples=100_000, false_alarm=PER_CASE)
+def test_a_layer_in_float64():
+    layer = JOINT.make()
+    assert layer.moments(JOINT.x()).dtype == np.float64
+    report = check(layer, JOINT.x(), seed(JOINT), n_samples=N_SAMPLES, false_alarm=PER_CASE)
     assert report.passed, str(report)
 
 

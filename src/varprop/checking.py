@@ -102,6 +102,8 @@ def sample_outputs(
 @eqx.filter_jit  # at module level, so that a second check of the same structure compiles nothing
 def _run(layer, x, keys, batch_size):
     def one(key):
+        if x.var is None:
+            return layer.sample(key)(x.mean)
         layer_key, input_key = jax.random.split(key)
         return layer.sample(layer_key)(x.sample(input_key))
 
@@ -115,8 +117,8 @@ def check(
     *,
     n_samples: int = 100_000,
     false_alarm: float = 1e-6,
-    mean_slack: float = 0.0,
-    var_slack: float = 0.0,
+    mean_slack: float | np.ndarray = 0.0,
+    var_slack: float | np.ndarray = 0.0,
 ) -> CheckReport:
     """Compare a layer's or network's propagated moments with sampled plain networks.
 
@@ -134,6 +136,7 @@ def check(
         Probability that a correct layer fails the check.
     mean_slack, var_slack
         Known absolute error of an approximation, forgiven before the comparison; 0 for exact rules.
+        Arrays broadcast against the outputs.
 
     Returns
     -------
@@ -185,11 +188,13 @@ def check(
         cov = np.asarray(out.dense_cov(), np.float64)
         cov_z = np.zeros(cov.shape)
         d = cov.shape[-1]
+        spread = np.sqrt(np.broadcast_to(var_slack, var.shape))
         for i in range(d):
             for j in range(i):
                 product = deviations[..., i] * deviations[..., j]
                 error = product.std(axis=0) / np.sqrt(n_samples)
-                forgiven = var_slack + np.sqrt(var_resolution[..., i] * var_resolution[..., j])
+                forgiven = spread[..., i] * spread[..., j]
+                forgiven += np.sqrt(var_resolution[..., i] * var_resolution[..., j])
                 cov_z[..., i, j] = _z(
                     cov[..., i, j] - product.sum(axis=0) / (n_samples - 1), error, forgiven
                 )

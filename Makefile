@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: help venv test test-slow test-oldest check format demo bench clean
+.PHONY: help venv test test-slow check format demo bench bench-torch clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -35,8 +35,18 @@ format: $(STAMP)  ## put the code into the project's format
 demo: $(STAMP)  ## the main job, printed and saved as a picture
 	$(BIN)/python examples/predictive_band.py --output predictive_band.png
 
-bench: $(STAMP)  ## speed of the core, as ratios measured in one run
+bench: $(STAMP)  ## speed of core, training and regressor, as ratios measured in one run each
 	$(BIN)/python benchmarks/core_speed.py
+	$(BIN)/python benchmarks/training_speed.py
+	$(BIN)/python benchmarks/regressor_speed.py
+
+# An environment of its own: torch first and alone, since anything newer pulls gigabytes of GPU packages.
+bench-torch:  ## training throughput against torch-based libraries and pytagi
+	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch
+	.venv-torch/bin/python -m pip install --quiet torch==2.13.0
+	.venv-torch/bin/python -m pip install --quiet --no-deps bayesian-torch==0.5.0 torchbnn==1.2 pytagi==0.1.12
+	.venv-torch/bin/python -m pip install --quiet --editable .
+	.venv-torch/bin/python benchmarks/against_torch.py
 
 clean:  ## remove the environment and caches
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis predictive_band.png
+	rm -rf $(VENV) .venv-torch .mypy_cache .pytest_cache .ruff_cache .hypothesis predictive_band.png

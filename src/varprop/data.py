@@ -153,7 +153,7 @@ def _weighted_moments(
     array: np.ndarray, rows: np.ndarray, weight: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation per column in two passes, a block of rows at a time."""
-    block = max(1, 2**22 // max(1, array.shape[1]))
+    block = max(1, 2**20 // max(1, array.shape[1]))
     blocks = [slice(i, i + block) for i in range(0, len(rows), block)]
 
     def average(function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:

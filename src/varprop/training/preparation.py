@@ -24,6 +24,7 @@ from varprop.training.recipe import Recipe
 
 # Above this many multiplications per layer and batch a single lane gains from XLA's own threads.
 _LARGE_PRODUCT = 2**24
+_PAD_ROWS = 2**16
 
 
 def prepare(
@@ -55,7 +56,9 @@ def prepare(
     longest = max(bucket_size(len(index)) for index in chosen)
     _check_outputs(lanes[0].model, data)
     widest = max((int(np.prod(shape)) for shape in structure.shapes), default=0)
-    n = bucket_size(data.n_rows)
+    # Large data keeps its own size: a copy to pad it costs memory, and compiling anew costs little
+    # beside training on it.
+    n = bucket_size(data.n_rows) if data.n_rows <= _PAD_ROWS else data.n_rows
     rows = Rows(
         x=jnp.asarray(pad_rows(data.x, n)),
         y=jnp.asarray(pad_rows(data.y, n)),

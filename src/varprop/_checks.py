@@ -83,17 +83,15 @@ def check_nonnegative(value: Any, name: str) -> None:
     """Raise unless every entry is at least 0 (NaN fails too)."""
     if value is None or not is_concrete(value):
         return
-    check_all(
-        value >= 0,
-        value,
-        name + " must not be negative, but is {value:g}{where}.",
-    )
+    value = np.asarray(value)  # comparing in NumPy compiles nothing
+    check_all(value >= 0, value, name + " must not be negative, but is {value:g}{where}.")
 
 
 def check_positive(value: Any, name: str) -> None:
     """Raise unless every entry is above 0 (NaN fails too)."""
     if not is_concrete(value):
         return
+    value = np.asarray(value)
     check_all(value > 0, value, name + " must be positive, but is {value:g}{where}.")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -69,10 +70,11 @@ class Gaussian(eqx.Module):
     def __check_init__(self):
         if self.var is not None:
             check_shape(self.var, self.mean.shape, "var", "it must match the mean")
-            if is_concrete(self.mean):
+            if is_concrete(self.mean) and is_concrete(self.var):
                 # What is NaN already may have a variance of NaN: a NaN input comes out as NaN.
-                fine = (self.var >= 0) | jnp.isnan(self.mean)
-                check_all(fine, self.var, "var must not be negative, but is {value:g}{where}.")
+                mean, var = np.asarray(self.mean), np.asarray(self.var)
+                fine = (var >= 0) | np.isnan(mean)
+                check_all(fine, var, "var must not be negative, but is {value:g}{where}.")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -213,10 +215,11 @@ class JointGaussian(eqx.Module):
         check_shape(self.cov, (*self.shape[:-1], d, d), "cov", "mean has shape " + str(self.shape))
         if isinstance(self.cov, DiagonalPlusLowRank) or not is_concrete(self.cov):
             return
-        check_nonnegative(jnp.diagonal(self.cov, axis1=-2, axis2=-1), "the diagonal of cov")
-        size = jnp.max(jnp.abs(self.cov), initial=0.0)
-        skew = jnp.max(jnp.abs(self.cov - jnp.swapaxes(self.cov, -1, -2)), initial=0.0)
-        if skew > 1e3 * jnp.finfo(self.cov.dtype).eps * size:
+        cov = np.asarray(self.cov)
+        check_nonnegative(np.diagonal(cov, axis1=-2, axis2=-1), "the diagonal of cov")
+        size = np.max(np.abs(cov), initial=0.0)
+        skew = np.max(np.abs(cov - np.swapaxes(cov, -1, -2)), initial=0.0)
+        if skew > 1e3 * jnp.finfo(cov.dtype).eps * size:
             raise ValueError(f"cov must be symmetric, but differs from its transpose by {skew:g}.")
 
     @property

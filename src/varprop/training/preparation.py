@@ -60,10 +60,10 @@ def prepare(
     # beside training on it.
     n = bucket_size(data.n_rows) if data.n_rows <= _PAD_ROWS else data.n_rows
     rows = Rows(
-        x=jnp.asarray(pad_rows(data.x, n)),
-        y=jnp.asarray(pad_rows(data.y, n)),
-        weight=None if data.weight is None else jnp.asarray(pad_rows(data.weight, n)),
-        x_var=None if data.x_var is None else jnp.asarray(pad_rows(data.x_var, n)),
+        x=_on_device(data.x, n),
+        y=_on_device(data.y, n),
+        weight=None if data.weight is None else _on_device(data.weight, n),
+        x_var=None if data.x_var is None else _on_device(data.x_var, n),
     )
     runners = []
     for lane, (_, params, constants), index in zip(lanes, apart, chosen, strict=True):
@@ -87,6 +87,12 @@ def prepare(
             )
         )
     return runners
+
+
+def _on_device(array: np.ndarray, n_rows: int) -> Array:
+    # On the CPU device_put makes one copy at most where jnp.asarray holds two for a moment; nothing
+    # writes to the caller's memory if it is shared, and it is let go when training ends.
+    return jax.device_put(pad_rows(array, n_rows))
 
 
 def _batching(recipe: Recipe, n_rows: int) -> tuple[int, bool]:

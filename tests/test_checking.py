@@ -1,12 +1,14 @@
 """`varprop.check`: what a user learns about a layer of their own."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import truth
-from varprop import Gaussian, check, nn
+from varprop import CheckReport, Gaussian, check, nn
 
 pytestmark = pytest.mark.usefixtures("strict_promotion")
 
@@ -93,6 +95,16 @@ class Traced(nn.AbstractLayer):
 def test_no_agreement_with_nonsense(mean, var):
     """NaN is no agreement; neither is an infinite variance, nor none at all."""
     assert not check(Traced(mean, var), jnp.ones(2), KEY, n_samples=1000).passed
+
+
+@pytest.mark.parametrize("place", ["mean_z", "var_z", "cov_z"])
+def test_a_nan_anywhere_is_no_agreement(place):
+    """Not even beside finite distances, which Python's own max would prefer to it."""
+    z = {"mean_z": np.zeros(2), "var_z": np.ones(2), "cov_z": np.ones((2, 2))}
+    report = CheckReport(n_samples=100, threshold=5.0, false_alarm=1e-6, std_ratio=np.ones(2), **z)
+    assert report.passed
+    z[place] = np.full_like(z[place], np.nan)
+    assert not dataclasses.replace(report, **z).passed
 
 
 def test_slack_forgives_a_known_error():

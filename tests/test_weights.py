@@ -63,6 +63,16 @@ def test_gaussian_kl_against_sampling():
     assert abs(z) < truth.threshold(1e-6, 1)
 
 
+def test_joined_weights_are_the_same_weights():
+    """All arrays as one vector: what is summed over weights does not change."""
+    parts = [nn.GaussianWeights(MEAN, STD), nn.GaussianWeights(MEAN[0], STD[1])]
+    joined, prior = nn.GaussianWeights.joined(parts), Gaussian(0.4, 1.7)
+    assert joined.shape == (6,)
+    np.testing.assert_allclose(joined.kl(prior), sum(p.kl(prior) for p in parts), rtol=1e-6)
+    np.testing.assert_array_equal(joined.mean[:4], np.float32(MEAN).ravel())
+    np.testing.assert_array_equal(joined.log_std[4:], parts[1].log_std)
+
+
 def kl_by_mpmath(mean, std, prior_mean, prior_var):
     with mp.workdps(50):
         ratio = mp.mpf(float(std)) ** 2 / mp.mpf(float(prior_var))

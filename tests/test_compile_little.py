@@ -55,6 +55,12 @@ def settings():
         yield model, recipe
 
 
+@pytest.fixture(autouse=True)
+def nothing_compiled_yet():
+    """Another test of the same process may have compiled the very program that is counted here."""
+    jax.clear_caches()
+
+
 def folds(n_rows, n_folds):
     """Training rows of a cross-validation."""
     parts = np.array_split(np.random.default_rng(1).permutation(n_rows), n_folds)

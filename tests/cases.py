@@ -5,8 +5,8 @@ A case is made when it is asked for, so that the precision of the day applies.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -53,12 +53,21 @@ def uncertain() -> Gaussian:
     return Gaussian(MEANS, VARS)
 
 
-def gaussian(shape, number=0, std=0.4):
-    return nn.GaussianWeights.init(key(number), shape, scale=0.8, std=std)
+# Starts from NumPy: drawing each shape with JAX would compile a program for it.
+def gaussian(shape, number=0, *, scale=0.8, std=0.4):
+    return nn.GaussianWeights(np.random.default_rng(number).normal(0.0, scale, shape), std)
 
 
-def bernoulli(shape, number=0, **options):
-    return nn.BernoulliWeights.init(key(number), shape, **options)
+def bernoulli(shape, *, per_weight=False):
+    rng = np.random.default_rng(7)
+    scale = rng.uniform(0.3, 1.5, shape) if per_weight else 1.2
+    return nn.BernoulliWeights(rng.uniform(0.05, 0.95, shape), scale)
+
+
+def starts(**options):
+    """For `mlp(weights=...)`: a different start for each array."""
+    numbers = itertools.count()
+    return lambda _, shape: gaussian(shape, next(numbers), **options)
 
 
 def layers() -> list[Case]:
@@ -76,7 +85,7 @@ def layers() -> list[Case]:
             "noise on weights and biases",
             lambda: nn.Dense(
                 gaussian((2, 3)),
-                nn.PointWeights.init(key(1), (2,)),
+                nn.PointWeights(np.array([0.3, -0.2])),
                 weight_noise=nn.DropConnect(0.3),
                 bias_noise=nn.AdditiveNoise(nn.Uniform(-0.5, 1.0)),
             ),
@@ -108,9 +117,8 @@ def layers() -> list[Case]:
 def networks() -> list[Case]:
     """Gaussian weights, one hidden layer and a known input: exact, so no slack."""
     size = {"hidden_layer_sizes": (5,), "key": key(2)}
-    wide = partial(nn.GaussianWeights.init, scale=0.8, std=0.4)
     return [
-        Case(nn.Sequential, "Gaussian", lambda: nn.mlp(3, 2, weights=wide, **size), known),
+        Case(nn.Sequential, "Gaussian", lambda: nn.mlp(3, 2, weights=starts(), **size), known),
         Case(
             # Binary weights into a rectifier would not do: its input is not Gaussian then.
             nn.Sequential,
@@ -123,7 +131,7 @@ def networks() -> list[Case]:
         Case(
             nn.Sequential,
             "joint, tanh",
-            lambda: nn.mlp(3, 3, weights=wide, joint=True, activation=nn.Tanh(), **size),
+            lambda: nn.mlp(3, 3, weights=starts(), joint=True, activation=nn.Tanh(), **size),
             known,
             # The activation's documented error, through five units.
             mean_slack=1e-5,
@@ -135,7 +143,7 @@ def networks() -> list[Case]:
             lambda: nn.mlp(
                 3,
                 2,
-                weights=wide,
+                weights=starts(),
                 joint=True,
                 hidden_noise=nn.Dropout(0.2),
                 weight_noise=nn.GaussianWeightNoise(0.2),
@@ -203,7 +211,7 @@ def weights() -> list[Case]:
     """Distributions over arrays of weights."""
     return [
         Case(nn.GaussianWeights, "wide and narrow", lambda: nn.GaussianWeights(MEANS, VARS**0.5)),
-        Case(nn.BernoulliWeights, "one scale", lambda: bernoulli((2, 3), logit_scale=2.0)),
+        Case(nn.BernoulliWeights, "one scale", lambda: bernoulli((2, 3))),
         Case(nn.BernoulliWeights, "scale per weight", lambda: bernoulli((2, 3), per_weight=True)),
         Case(nn.PointWeights, "fixed", lambda: nn.PointWeights(MEANS)),
     ]

@@ -105,10 +105,9 @@ def test_gradients_are_exact_also_at_a_weight_of_zero(size):
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("size", [(3, 7), (7, 3)])
-def test_gradients_are_finite_when_every_weight_is_zero(method, size):
+def test_gradients_are_finite_when_every_weight_is_zero(method):
     """A layer of dead units: the gradient must neither vanish nor be NaN, and differs from 0."""
-    diagonal, weight, factor, error = (jnp.asarray(p) for p in parts(*size, dtype=np.float32))
+    diagonal, weight, factor, error = (jnp.asarray(p) for p in parts(3, 7, dtype=np.float32))
     slopes = jax.jit(jax.grad(density, (0, 1, 2, 3)), static_argnums=4)(
         diagonal, 0 * weight, factor, error, method
     )

@@ -245,8 +245,8 @@ RULES = {
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_zero_variance_is_the_plain_function(name, dtype):
-    rule = RULES[name]
+def test_zero_variance_is_the_plain_function(name):
+    rule, dtype = RULES[name], jnp.float32
     x = jnp.asarray([-30.0, -1.0, 0.0, 0.3, 30.0], dtype)
     mean, var = moments(rule, x, jnp.zeros_like(x))
     np.testing.assert_allclose(mean, rule(x), rtol=2 * float(jnp.finfo(dtype).eps))

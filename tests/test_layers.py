@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import cases
 import truth
 from varprop import Gaussian, check, nn
 
@@ -81,8 +82,8 @@ def test_one_hidden_layer_is_exact():
 
     A hidden unit is max(a, 0) with a Gaussian; outputs are sums over independent units.
     """
-    wide = partial(nn.GaussianWeights.init, scale=0.8, std=0.4)
-    net = nn.mlp(N, M, hidden_layer_sizes=(5,), joint=True, weights=wide, key=jax.random.key(3))
+    size = {"hidden_layer_sizes": (5,), "weights": cases.starts(), "key": jax.random.key(0)}
+    net = nn.mlp(N, M, joint=True, **size)
     first, _, last = net.layers
     a = propagate(first, Gaussian(MEAN))
     h_mean, h_var = truth.rectifier(a.mean, a.var)
@@ -107,7 +108,8 @@ def test_one_hidden_layer_is_exact():
 )
 def test_a_batch_is_its_rows(options):
     """Any number of leading axes: a batch runs as columns inside, which must not show."""
-    net = nn.mlp(N, M, hidden_layer_sizes=(5,), key=jax.random.key(0), **options)
+    size = {"hidden_layer_sizes": (5,), "weights": cases.starts(), "key": jax.random.key(0)}
+    net = nn.mlp(N, M, **size, **options)
     moments = partial(propagate, net)
     for x in (Gaussian(MEAN), Gaussian(MEAN, VAR)):
         batch = moments(x)
@@ -135,7 +137,8 @@ ACTIVATIONS = [
 def test_variance_to_zero_is_the_plain_network(activation):
     """Weights of vanishing spread: the plain network's output, and no variance."""
     size = {"hidden_layer_sizes": (5, 5), "activation": activation, "key": jax.random.key(1)}
-    point = nn.mlp(N, M, weights=partial(nn.PointWeights.init, scale=0.7), **size)
+    start = cases.starts(scale=0.7)
+    point = nn.mlp(N, M, weights=lambda *a: nn.PointWeights(start(*a).mean), **size)
     x = jnp.asarray(MEAN)
     plain = point.sample(jax.random.key(0))(x)
     known = propagate(point, x)
@@ -158,7 +161,8 @@ def test_variance_to_zero_is_the_plain_network(activation):
 
 def test_permuting_hidden_units_changes_nothing():
     order = np.array([3, 0, 4, 1, 2])
-    net = nn.mlp(N, M, hidden_layer_sizes=(5,), joint=True, key=jax.random.key(0))
+    size = {"hidden_layer_sizes": (5,), "weights": cases.starts(), "key": jax.random.key(0)}
+    net = nn.mlp(N, M, joint=True, **size)
     first, activation, last = net.layers
     permuted = nn.Sequential(
         [
@@ -175,7 +179,8 @@ def test_permuting_hidden_units_changes_nothing():
 
 def test_gradients_against_finite_differences(x64):
     """Of a whole network's log-density, in a handful of directions."""
-    net = nn.mlp(N, M, hidden_layer_sizes=(5, 5), joint=True, key=jax.random.key(0))
+    size = {"hidden_layer_sizes": (5, 5), "weights": cases.starts(), "key": jax.random.key(0)}
+    net = nn.mlp(N, M, joint=True, **size)
     x, y = Gaussian(MEAN, VAR), jnp.asarray(RNG.normal(size=(4, M)))
     flat, unflatten = jax.flatten_util.ravel_pytree(net)
 

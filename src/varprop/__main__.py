@@ -1,0 +1,5 @@
+"""`python -m varprop` is the command `varprop`."""
+
+from varprop.cli.app import main
+
+main()

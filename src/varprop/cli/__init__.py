@@ -1,0 +1,1 @@
+"""The command line. Nothing here may import JAX, NumPy or tables before a command runs."""

@@ -62,6 +62,8 @@ ORDER = [
     "skpro",
     "baselines.*",
     "bench.*",
+    "tables.errors",
+    "tables.*",
     "cli.shared",
     "cli.*",
     "__main__",
@@ -77,7 +79,18 @@ NUMPY_ORDER = [
     "scoring",
     "conformal",
     "importance",
+    "diagnostics",
     "plotting",
+    "report.numerals",
+    "report.svg",
+    "report.charts",
+    "report.regions",
+    "report.words",
+    "report.files",
+    "report.targets",
+    "report.page",
+    "report.benchmark",
+    "report",
 ]
 
 # Imports inside a function that may point upward: a method that saves or exports is rarely asked

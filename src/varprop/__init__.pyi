@@ -1,10 +1,12 @@
 """The public names and where they live; read by type checkers and, lazily, at run time."""
 
 from . import conformal as conformal
+from . import diagnostics as diagnostics
 from . import importance as importance
 from . import metrics as metrics
 from . import nn as nn
 from . import priors as priors
+from . import report as report
 from . import scoring as scoring
 from . import training as training
 from .checking import CheckReport as CheckReport

@@ -1,0 +1,228 @@
+"""The charts of the report, drawn in Python as SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from markupsafe import Markup
+
+from varprop.diagnostics import CalibrationCurve, ErrorByStd, PITHistogram
+from varprop.report.numerals import number
+from varprop.report.svg import Axis, Frame, coordinate, element, polyline
+
+__all__ = [
+    "Figure",
+    "Points",
+    "calibration",
+    "error_against_std",
+    "importance_bars",
+    "pit",
+    "predicted_observed",
+    "training_curve",
+]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart with its words: how to read it, what it shows here, and what its marks mean."""
+
+    title: str
+    svg: Markup
+    how: str
+    finding: str = ""
+    legend: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Points:
+    """The rows of one target that are drawn, in the order in which arrow keys visit them."""
+
+    target: int
+    observed: np.ndarray
+    predicted: np.ndarray
+    std: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+    @property
+    def outside(self) -> np.ndarray:
+        """Which observed values fell outside their interval."""
+        return (self.observed < self.lower) | (self.observed > self.upper)
+
+
+def _dots(frame: Frame, x: np.ndarray, y: np.ndarray, outside: np.ndarray) -> Markup:
+    """Circles, and diamonds for what fell outside; one element per row, in order."""
+    marks = []
+    for (px, py), out in zip(frame.points(x, y), outside.tolist(), strict=True):
+        if out:
+            at = f"{coordinate(px)} {coordinate(py)}"
+            marks.append(element("path", d=f"M{at}m-4 0l4-4 4 4-4 4z", class_="out"))
+        else:
+            marks.append(element("circle", cx=px, cy=py, r=3))
+    return element("g", Markup("").join(marks), class_="points")
+
+
+def predicted_observed(points: Points, *, name: str, coverage: str) -> Markup:
+    """Predicted values with intervals over observed ones."""
+    everything = (points.observed, points.predicted, points.lower, points.upper)
+    x = Axis.around(f"observed {name}", points.observed, points.predicted)
+    y = Axis.around(f"predicted {name}", *everything)
+    frame = Frame(x, y, height=340.0)
+    low, high = max(x.low, y.low), min(x.high, y.high)
+    ends = np.array([low, high])
+    layers = [polyline(frame.points(ends, ends), "ideal")]
+    for outside in (False, True):
+        rows = points.outside == outside
+        spans = zip(
+            frame.px(points.observed[rows]).tolist(),
+            frame.py(points.lower[rows]).tolist(),
+            frame.py(points.upper[rows]).tolist(),
+            strict=True,
+        )
+        d = "".join(f"M{coordinate(a)} {coordinate(b)}V{coordinate(c)}" for a, b, c in spans)
+        if d:
+            layers.append(element("path", d=d, class_="span out" if outside else "span"))
+    layers.append(_dots(frame, points.observed, points.predicted, points.outside))
+    label = f"Predicted against observed {name}, {len(points.observed)} rows, {coverage} intervals."
+    return frame.draw(*layers, label=label, target=points.target)
+
+
+def calibration(curve: CalibrationCurve, label: str) -> Markup:
+    """Observed over stated coverage with the range that chance allows."""
+    at = tuple(k / 5 for k in range(6))
+    texts = tuple(f"{20 * k} %" for k in range(6))
+    x = Axis("stated coverage of the interval", 0.0, 1.0, at, texts)
+    y = Axis("observed values inside", 0.0, 1.0, at, texts)
+    frame = Frame(x, y, height=340.0)
+    level = np.concatenate([[0.0], curve.level, [1.0]])
+    low, high = (np.concatenate([[0.0], v, [1.0]]) for v in (curve.lower, curve.upper))
+    return frame.draw(
+        frame.band(level, low, high, "band"),
+        polyline(frame.points([0.0, 1.0], [0.0, 1.0]), "ideal"),
+        polyline(frame.points(curve.level, curve.observed), "curve"),
+        label=label,
+    )
+
+
+def pit(histogram: PITHistogram, label: str) -> Markup:
+    """Bars of the probability integral transform with the range that chance allows."""
+    x = Axis("stated probability of a lower value", 0.0, 1.0)
+    y = Axis.around("number of rows", histogram.counts, [histogram.upper], zero=True)
+    frame = Frame(x, y)
+    floor = float(frame.py(0.0))
+    bars = []
+    for left, right, count in zip(
+        frame.px(histogram.edges[:-1]).tolist(),
+        frame.px(histogram.edges[1:]).tolist(),
+        histogram.counts.tolist(),
+        strict=True,
+    ):
+        top = float(frame.py(count))
+        bars.append(element("rect", x=left + 1, y=top, width=right - left - 2, height=floor - top))
+    ends = [0.0, 1.0]
+    expected = float(histogram.counts.sum()) / len(histogram.counts)
+    return frame.draw(
+        element("g", Markup("").join(bars), class_="bars"),
+        frame.band(ends, [histogram.lower] * 2, [histogram.upper] * 2, "band over"),
+        polyline(frame.points(ends, [expected, expected]), "ideal"),
+        label=label,
+    )
+
+
+def error_against_std(points: Points, groups: ErrorByStd, label: str) -> Markup:
+    """Size of the error over the stated standard deviation, row by row and in groups."""
+    error = np.abs(points.observed - points.predicted)
+    x = Axis.around("stated standard deviation", points.std, groups.stated)
+    y = Axis.around("size of the error", error, groups.error, groups.upper, zero=True)
+    frame = Frame(x, y)
+    ends = np.clip([x.low, x.high], max(x.low, 0.0), min(x.high, y.high))
+    layers = [polyline(frame.points(ends, ends), "ideal")] if ends[0] < ends[1] else []
+    layers.append(_dots(frame, points.std, error, points.outside))
+    for (px, py), (_, low), (_, high) in zip(
+        frame.points(groups.stated, groups.error),
+        frame.points(groups.stated, groups.lower),
+        frame.points(groups.stated, groups.upper),
+        strict=True,
+    ):
+        layers.append(
+            element(
+                "rect", x=px - 5, y=high, width=10.0, height=max(low - high, 0.5), class_="chance"
+            )
+        )
+        layers.append(element("rect", x=px - 4, y=py - 4, width=8.0, height=8.0, class_="group"))
+    return frame.draw(*layers, label=label, target=points.target)
+
+
+def training_curve(loss: np.ndarray) -> tuple[Markup, bool]:
+    """Return the loss by epoch, and whether its beginning was cut so that the rest can be seen."""
+    epoch = np.arange(1, len(loss) + 1)
+    seen = np.isfinite(loss)
+    epoch, loss = epoch[seen], loss[seen]
+    if len(loss) > 400:
+        keep = np.unique(np.linspace(0, len(loss) - 1, 400).round().astype(int))
+        epoch, loss = epoch[keep], loss[keep]
+    # The first epochs often are orders of magnitude above the rest.
+    top = float(loss[len(loss) // 20 :].max())
+    cut = bool(loss.max() > top)
+    x = Axis("epoch", 0.0, float(max(epoch[-1], 1)))
+    frame = Frame(x, Axis.around("training loss", np.minimum(loss, top)))
+    line = polyline(frame.points(epoch, np.minimum(loss, top)), "curve")
+    last = element(
+        "circle", cx=float(frame.px(epoch[-1])), cy=float(frame.py(loss[-1])), r=4, class_="end"
+    )
+    label = f"Training loss from {number(loss[0])} to {number(loss[-1])} in {epoch[-1]} epochs."
+    return frame.draw(line, last, label=label), cut
+
+
+def importance_bars(importance: Mapping[str, tuple[float, float]]) -> Markup:
+    """Two bars per input: for the mean, and (hatched) for the spread."""
+    row, left, width, tail = 40.0, 120.0, 380.0, 40.0
+    top = max((max(pair) for pair in importance.values()), default=0.0)
+    scale = (width - left - tail) / top if top > 0 else 0.0
+    hatch = element(
+        "pattern",
+        element("path", d="M0 0V6", class_="hatch"),
+        id="hatch",
+        width=6,
+        height=6,
+        patternUnits="userSpaceOnUse",
+        patternTransform="rotate(45)",
+    )
+    parts = [element("defs", hatch)]
+    for i, (name, pair) in enumerate(importance.items()):
+        y = 6 + i * row
+        short = name if len(name) <= 17 else name[:16] + "…"
+        parts.append(element("text", short, x=left - 8, y=y + 19, class_="name", text_anchor="end"))
+        for k, (value, kind) in enumerate(zip(pair, ("mean", "spread"), strict=True)):
+            length, at = max(value, 0.0) * scale, y + 3 + 13 * k
+            parts.append(
+                element("rect", x=left, y=at, width=max(length, 1.0), height=11.0, class_=kind)
+            )
+            parts.append(
+                element("text", number(value, 2), x=left + length + 5, y=at + 9.5, class_="tick")
+            )
+    height = 10 + row * len(importance)
+    words = "; ".join(
+        f"{name}: {number(mean, 2)} and {number(spread, 2)}"
+        for name, (mean, spread) in importance.items()
+    )
+    return element(
+        "svg",
+        *parts,
+        viewBox=f"0 0 {width:g} {height:g}",
+        class_="chart importance",
+        role="img",
+        aria_label=f"Importance for the mean and for the spread. {words}.",
+    )
+
+
+def finite_pairs(importance: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    """Return the importances that are numbers, the largest first."""
+    pairs: dict[str, tuple[float, float]] = {
+        str(name): (float(pair[0]), float(pair[1])) for name, pair in importance.items()
+    }
+    kept = {name: pair for name, pair in pairs.items() if np.isfinite(pair).all()}
+    order: Sequence[str] = sorted(kept, key=lambda name: -max(kept[name]))
+    return {name: kept[name] for name in order}

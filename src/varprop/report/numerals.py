@@ -1,0 +1,115 @@
+"""Numbers for people: rounded, with a real minus sign, never NaN; and round tick positions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+
+__all__ = ["number", "percent", "plus_minus", "tick_labels", "ticks"]
+
+_RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+
+def _signed(text: str) -> str:
+    return text.replace("-", "−")
+
+
+def _power(value: float, decimals: int) -> str:
+    digits, exponent = f"{value:.{decimals}e}".split("e")
+    if "." in digits:
+        digits = digits.rstrip("0").rstrip(".")
+    return f"{_signed(digits)}×10{str(int(exponent)).translate(_RAISED)}"
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Return a number with a few significant digits.
+
+    Examples
+    --------
+    >>> number(-1234.5678), number(0.000012), number(2), number(float("inf"))
+    ('−1,235', '1.2×10⁻⁵', '2', '∞')
+    """
+    value = float(value)
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    size = abs(value)
+    if size != 0 and not 1e-3 <= size < 1e6:
+        return _power(value, digits - 1)
+    whole = math.floor(math.log10(size)) if size else 0
+    decimals = max(digits - 1 - whole, 0)
+    text = f"{value:,.{decimals}f}"
+    return _signed(text.rstrip("0").rstrip(".") if "." in text else text)
+
+
+def plus_minus(value: float, spread: float) -> tuple[str, str]:
+    """Return value and spread, the value to the precision of the spread.
+
+    Examples
+    --------
+    >>> plus_minus(151.234, 54.27), plus_minus(0.5, 0.0123), plus_minus(3.0, 0.0)
+    (('151', '54'), ('0.500', '0.012'), ('3', '0'))
+    """
+    if not (math.isfinite(spread) and spread > 0 and 1e-3 <= abs(value) < 1e6):
+        return number(value), number(spread, 2)
+    decimals = 1 - math.floor(math.log10(spread))
+    if not 0 <= decimals <= 6:
+        return number(value, 4), number(spread, 2)
+    return _signed(f"{value:,.{decimals}f}"), _signed(f"{spread:,.{decimals}f}")
+
+
+def percent(share: float) -> str:
+    """Return a share as per cent: whole, but for shares close to none or all.
+
+    Examples
+    --------
+    >>> percent(0.883), percent(0.9966), percent(1.0)
+    ('88 %', '99.7 %', '100 %')
+    """
+    near = 0 < min(share, 1 - share) < 0.01
+    return f"{100 * share:.{1 if near else 0}f} %"
+
+
+def ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Return round numbers inside [low, high], a few of them.
+
+    Examples
+    --------
+    >>> ticks(0.0, 10.0)
+    [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
+    """
+    span = high / about - low / about  # divided first: high - low may overflow
+    if not span > 0 or not math.isfinite(span):
+        return [low]
+    unit = 10.0 ** math.floor(math.log10(span))
+    if unit == 0.0:  # below the smallest normal number
+        return [low, high]
+    step = next((k * unit for k in (1.0, 2.0, 2.5, 5.0) if k * unit >= span * 0.999), 10.0 * unit)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    if last - first > 4 * about:  # the range is at the resolution of floating point
+        return [low, high]
+    return [k * step for k in range(first, last + 1)]
+
+
+def tick_labels(values: list[float]) -> list[str]:
+    """Return labels that tell the ticks apart.
+
+    Examples
+    --------
+    >>> tick_labels([0.0, 2.5, 5.0]), tick_labels([-1e9, 0.0])
+    (['0', '2.5', '5'], ['−10⁹', '0'])
+    """
+    if len(values) < 2:
+        return [number(v, 4) for v in values]
+    step = min(abs(b - a) for a, b in itertools.pairwise(values)) or 1.0
+    top = max(abs(v) for v in values)
+    if not 1e-4 <= top < 1e6:
+        decimals = int(np.clip(math.floor(math.log10(top)) - math.floor(math.log10(step)), 0, 12))
+        texts = [_power(v, decimals) if v else "0" for v in values]
+        return [t.replace("1×10", "10") if t.lstrip("−").startswith("1×") else t for t in texts]
+    decimals = int(np.clip(-math.floor(math.log10(step) + 1e-9), 0, 12))
+    decimals += round(step * 10**decimals, 6) != round(step * 10**decimals)  # steps of 2.5
+    return [_signed(f"{v:,.{decimals}f}") if v else "0" for v in values]

@@ -1,0 +1,252 @@
+"""The report of one model on held-out rows: checks what it is given and fills the template."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from varprop import metrics
+from varprop._mixture import ArrayLike
+from varprop._predictive_checks import as_float, check_finite
+from varprop.predictive import Predictive
+from varprop.report import charts
+from varprop.report.charts import Figure
+from varprop.report.files import render, script_json, write_whole
+from varprop.report.numerals import number, percent
+from varprop.report.regions import Column
+from varprop.report.targets import Section, section
+
+__all__ = ["write_report"]
+
+MAX_POINTS = 3000  # drawn, over all targets
+MAX_TARGETS = 24  # with a section of their own
+MAX_INPUTS = 30  # whose values are shown with a row
+MAX_BARS = 15
+
+HIGHER_IS_BETTER = {"R2", "R²"}
+
+
+def write_report(
+    path: str | os.PathLike[str],
+    *,
+    title: str,
+    prediction: Predictive,
+    y: ArrayLike,
+    target_names: Sequence[str],
+    features: Mapping[str, Any] | None = None,
+    row_labels: Sequence[str] | None = None,
+    scorecard: Mapping[str, Mapping[str, float]] | None = None,
+    loss_curve: ArrayLike | None = None,
+    importance: Mapping[str, tuple[float, float]] | None = None,
+    settings: Mapping[str, object] | None = None,
+) -> None:
+    """Write one self-contained HTML page on what was predicted, how well and how surely.
+
+    The page needs no network. The file is written whole or not at all. With thousands of rows only
+    some are drawn, which the page says; its numbers are of all rows.
+
+    Parameters
+    ----------
+    path : path
+        Where to write; an existing file is replaced.
+    title : str
+        Heading of the page.
+    prediction : Predictive
+        Of the rows that the model has not seen.
+    y : array of shape (n,) or (n, d)
+        What was observed there.
+    target_names : sequence of str
+        One name per output.
+    features : mapping of str to arrays of shape (n,), optional
+        The inputs as they stood in the table, numbers or words; missing values are allowed.
+    row_labels : sequence of str, optional
+        Names of the rows; "row 1" and so on by default.
+    scorecard : mapping of model to mapping of score to number, optional
+        This model beside simpler ones.
+    loss_curve : array of shape (n_epochs,), optional
+        Loss of the training by epoch; what is not finite is left out.
+    importance : mapping of input to (for the mean, for the spread), optional
+        As of `varprop.importance.feature_importance`.
+    settings : mapping, optional
+        Settings and versions to print.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from varprop.predictive import Predictive
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "report.html"
+    ...     p = Predictive.gaussian([1.0, 2.0], [0.1, 0.1], 0.2)
+    ...     write_report(path, title="Trial", prediction=p, y=[1.1, 1.7], target_names=["price"])
+    ...     path.read_text("utf-8")[:15]
+    '<!DOCTYPE html>'
+    """
+    names = [str(name) for name in target_names]
+    y = _observed(y, prediction, names)
+    n = prediction.n_rows
+    columns = [Column.read(str(name), values) for name, values in (features or {}).items()]
+    for column in columns:
+        if len(column) != n:
+            raise ValueError(
+                f"The input {column.name!r} has {len(column)} values but there are {n} rows."
+            )
+    labels = [f"row {i + 1}" for i in range(n)] if row_labels is None else list(row_labels)
+    if len(labels) != n:
+        raise ValueError(f"There are {len(labels)} row_labels but {n} rows.")
+    labels = [str(label) for label in labels]
+    pairs = charts.finite_pairs(importance or {})
+    shown = min(len(names), MAX_TARGETS)
+    sections = [
+        section(
+            k,
+            names[k],
+            y[:, k],
+            prediction.marginal(k),
+            columns,
+            labels,
+            limit=int(np.clip(MAX_POINTS // shown, 100, 1500)),
+            max_panels=8 if shown <= 4 else 4,
+        )
+        for k in range(shown)
+    ]
+    page = render(
+        "report.html",
+        title=title,
+        n=n,
+        names=names,
+        n_inputs=len(columns),
+        sections=sections,
+        n_drawn=len(sections[0].rows),
+        overview=_overview(names, y, prediction) if len(names) > 1 else None,
+        scorecard=_scorecard(scorecard) if scorecard else None,
+        common=_common(loss_curve, pairs),
+        settings={str(k): str(v) for k, v in (settings or {}).items()},
+        data=script_json(_hover_data(sections, columns, labels, pairs)),
+        max_inputs=MAX_INPUTS,
+    )
+    write_whole(path, page)
+
+
+def _observed(y: ArrayLike, prediction: Predictive, names: list[str]) -> np.ndarray:
+    """Return the targets as (n, d)."""
+    n, d = prediction.n_rows, prediction.n_outputs
+    if len(names) != d:
+        raise ValueError(f"There are {len(names)} target_names but {d} outputs.")
+    values = as_float(y, "y")
+    if values.shape not in ((n, d), (n,) if d == 1 else (n, d)):
+        raise ValueError(f"y has shape {values.shape} but the prediction has {(n, d)}.")
+    values = values.reshape(n, d)
+    check_finite(values, "y")
+    return values
+
+
+def _overview(names: list[str], y: np.ndarray, prediction: Predictive) -> list[dict[str, Any]]:
+    """Return one row per target with its main scores, each as a text and as a number to sort by."""
+    table = []
+    for k, name in enumerate(names):
+        one, target = prediction.marginal(k), y[:, k]
+        scores = [float(metrics.rmse(target, one)), float(np.median(one.std))]
+        cells: list[tuple[str, float | str]] = [(number(score), score) for score in scores]
+        r2 = float(metrics.r2(target, one)) if len(y) > 1 else None
+        cells.append(("–", "") if r2 is None else (number(r2, 2), r2))
+        held = float(metrics.interval_coverage(target, one))
+        cells.append((percent(held), held))
+        table.append({"name": name, "cells": cells})
+    return table
+
+
+def _scorecard(scorecard: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    """Return the table of scores; the best of each is marked where better has a direction."""
+    scores = list(dict.fromkeys(name for row in scorecard.values() for name in row))
+    best: dict[str, float] = {}
+    for name in scores:
+        if "coverage" in name.lower():
+            continue
+        values = [float(row[name]) for row in scorecard.values() if name in row]
+        values = [v for v in values if np.isfinite(v)]
+        if len(values) > 1:
+            best[name] = max(values) if name in HIGHER_IS_BETTER else min(values)
+    rows = []
+    for model, row in scorecard.items():
+        cells = []
+        for name in scores:
+            value = float(row.get(name, np.nan))
+            share = "coverage" in name.lower() and np.isfinite(value)
+            cells.append(
+                {
+                    "text": percent(value) if share else number(value, 4),
+                    "value": value if np.isfinite(value) else None,
+                    "best": name in best and value == best[name],
+                }
+            )
+        rows.append({"model": str(model), "cells": cells})
+    return {"scores": ["R²" if name == "R2" else str(name) for name in scores], "rows": rows}
+
+
+def _common(loss_curve: ArrayLike | None, pairs: dict[str, tuple[float, float]]) -> list[Figure]:
+    """Return the charts that belong to all targets."""
+    figures = []
+    loss = np.asarray([] if loss_curve is None else loss_curve, np.float64)
+    if loss.ndim != 1:
+        raise ValueError(f"loss_curve must have shape (n_epochs,), not {loss.shape}.")
+    if np.isfinite(loss).any():
+        drawing, cut = charts.training_curve(loss)
+        end = loss[np.isfinite(loss)][-1]
+        finding = f"It ended at {number(end)} after {len(loss):,} epochs."
+        if cut:
+            finding += " The first epochs lie above the top of the chart."
+        figures.append(
+            Figure(
+                "Training",
+                drawing,
+                "The loss that training lowered. It should have flattened out by the end.",
+                finding,
+                (("line", "loss"),),
+            )
+        )
+    if pairs:
+        most = dict(list(pairs.items())[:MAX_BARS])
+        mean = max(pairs, key=lambda name: pairs[name][0])
+        spread = max(pairs, key=lambda name: pairs[name][1])
+        finding = f"{mean} moves the prediction most; {spread} moves its stated spread most."
+        if mean == spread:
+            finding = f"{mean} moves both the prediction and its stated spread most."
+        if len(pairs) > len(most):
+            finding += f" The {len(most)} most important of {len(pairs)} inputs are drawn."
+        figures.append(
+            Figure(
+                "Which inputs matter?",
+                charts.importance_bars(most),
+                "The share of the predictions' variance that involves an input, for the predicted "
+                "value and for its stated spread.",
+                finding,
+                (("mean", "for the prediction"), ("spread", "for the stated spread")),
+            )
+        )
+    return figures
+
+
+def _hover_data(
+    sections: list[Section],
+    columns: list[Column],
+    labels: list[str],
+    pairs: dict[str, tuple[float, float]],
+) -> dict[str, object]:
+    """Return the texts that appear when a row is pointed at."""
+    place = {name: i for i, name in enumerate(pairs)}
+    order = sorted(columns, key=lambda column: place.get(column.name, len(place)))[:MAX_INPUTS]
+    drawn = sorted({int(row) for one in sections for row in one.rows})
+    where = {row: i for i, row in enumerate(drawn)}
+    targets = []
+    for one in sections:
+        rows = [where[int(row)] for row in one.rows]
+        targets.append({**one.hover, "row": rows})
+    return {
+        "inputs": [column.name for column in order],
+        "rows": [[labels[row], *(column.text(row) for column in order)] for row in drawn],
+        "targets": targets,
+    }

@@ -1,0 +1,153 @@
+"""Where the model is unsure: the stated spread along each input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from markupsafe import Markup
+
+from varprop.report.numerals import number
+from varprop.report.svg import Axis, Frame, element, polyline
+
+__all__ = ["Column", "Region", "panel", "regions"]
+
+MISSING = "(missing)"
+OTHER = "(other)"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One input as it stood in the table: numbers (NaN where missing) or words."""
+
+    name: str
+    numbers: np.ndarray | None
+    words: np.ndarray | None
+
+    @classmethod
+    def read(cls, name: str, values: object) -> Column:
+        """Take numbers as numbers and everything else as words."""
+        array = np.asarray(values)
+        if array.ndim != 1:
+            raise ValueError(f"The input {name!r} must be one column, not of shape {array.shape}.")
+        if array.dtype.kind in "iuf":
+            return cls(name, array.astype(np.float64), None)
+        if array.dtype.kind == "O":
+            try:
+                blank = [np.nan if v is None else v for v in array]
+                if not any(isinstance(v, str | bool | bytes) for v in blank):
+                    return cls(name, np.asarray(blank, np.float64), None)
+            except (TypeError, ValueError):
+                pass
+        words = [MISSING if v is None or v != v else str(v) for v in array.tolist()]
+        return cls(name, None, np.asarray(words, dtype=object))
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self._values)
+
+    @property
+    def _values(self) -> np.ndarray:
+        values = self.words if self.numbers is None else self.numbers
+        assert values is not None
+        return values
+
+    def text(self, row: int) -> str:
+        """Return one value as it is shown."""
+        if self.numbers is not None:
+            value = float(self.numbers[row])
+            return MISSING if np.isnan(value) else number(value, 4)
+        assert self.words is not None
+        word = str(self.words[row])
+        return word if len(word) <= 80 else word[:79] + "…"
+
+
+@dataclass(frozen=True)
+class Region:
+    """Groups of rows along one input with the root mean variances stated there."""
+
+    name: str
+    at: np.ndarray
+    labels: tuple[str, ...] | None
+    total: np.ndarray
+    model: np.ndarray
+    count: np.ndarray
+
+    @property
+    def change(self) -> float:
+        """How much the stated spread differs between groups."""
+        return float(self.total.max() - self.total.min())
+
+
+def _groups(column: Column) -> tuple[list[np.ndarray], np.ndarray, tuple[str, ...] | None]:
+    """Return masks, positions, and labels if the groups are not numbers."""
+    if column.numbers is not None:
+        values, present = column.numbers, np.isfinite(column.numbers)
+        if not present.any():
+            return [~present], np.zeros(1), (MISSING,)
+        bins = int(np.clip(present.sum() // 15, 1, 8))
+        cuts = np.unique(np.quantile(values[present], np.arange(1, bins) / bins, method="lower"))
+        group = np.where(present, np.searchsorted(cuts, values, side="left"), -1)
+        masks = [group == key for key in np.unique(group) if key >= 0]
+        return masks, np.array([np.median(values[m]) for m in masks]), None
+    assert column.words is not None
+    words, count = np.unique(column.words.astype(str), return_counts=True)
+    most = words[np.argsort(-count, kind="stable")]
+    top = most if len(most) <= 6 else most[:5]
+    masks = [column.words.astype(str) == word for word in top]
+    labels = [str(word) for word in top]
+    if len(most) > len(top):
+        masks.append(~np.isin(column.words.astype(str), top))
+        labels.append(OTHER)
+    return masks, np.arange(len(masks), dtype=np.float64), tuple(labels)
+
+
+def regions(columns: list[Column], total: np.ndarray, model: np.ndarray) -> list[Region]:
+    """Return the groups of every input, those with the largest change first."""
+    size = float(total.max()) or 1.0
+
+    def root(values: np.ndarray, mask: np.ndarray) -> float:
+        return size * float(np.sqrt(np.mean((values[mask] / size) ** 2)))
+
+    found = []
+    for column in columns:
+        masks, at, labels = _groups(column)
+        found.append(
+            Region(
+                column.name,
+                at,
+                labels,
+                np.array([root(total, m) for m in masks]),
+                np.array([root(model, m) for m in masks]),
+                np.array([m.sum() for m in masks]),
+            )
+        )
+    return sorted(found, key=lambda region: -region.change)
+
+
+def panel(region: Region, top: float) -> Markup:
+    """Draw one input; all panels share the scale of the spread, which is across for words."""
+    spread = Axis.around("", [top], zero=True)
+    if region.labels is None:
+        along = Axis.around("", region.at)
+        frame = Frame(along, spread, 210.0, 150.0, 44.0, 10.0, 8.0, 24.0, x_ticks=3, y_ticks=3)
+        total, model = (frame.points(region.at, v) for v in (region.total, region.model))
+    else:
+        k = len(region.labels)
+        short = tuple(w if len(w) <= 10 else w[:9] + "…" for w in region.labels)
+        along = Axis("", k - 0.5, -0.5, tuple(region.at.tolist()), short)
+        frame = Frame(spread, along, 210.0, 150.0, 72.0, 10.0, 8.0, 24.0, x_ticks=3, y_ticks=k)
+        total, model = (frame.points(v, region.at) for v in (region.total, region.model))
+    layers = []
+    if region.labels is None and len(total) > 1:
+        layers = [polyline(total, "curve"), polyline(model, "curve model")]
+    layers += [element("circle", cx=a, cy=b, r=3.5, class_="total") for a, b in total]
+    layers += [
+        element("rect", x=a - 3, y=b - 3, width=6.0, height=6.0, class_="model") for a, b in model
+    ]
+    words = "; ".join(
+        f"{number(at) if region.labels is None else region.labels[i]}: {number(t)}, {number(m)}"
+        for i, (at, t, m) in enumerate(zip(region.at, region.total, region.model, strict=True))
+    )
+    label = f"Stated spread and its model part along {region.name}: {words}."
+    return frame.draw(*layers, label=label)

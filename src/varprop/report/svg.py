@@ -1,0 +1,197 @@
+"""A very small SVG writer: elements that escape what they are given, and a frame with two axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from markupsafe import Markup, escape
+
+from varprop.report.numerals import tick_labels, ticks
+
+__all__ = ["Axis", "Frame", "coordinate", "element", "polygon", "polyline"]
+
+
+def coordinate(value: float) -> str:
+    """Return a coordinate in tenths of a pixel; anything not finite is a bug and refused."""
+    if not math.isfinite(value):
+        raise ValueError(f"A chart was asked to draw at {value}.")
+    text = f"{value:.1f}"
+    return text[:-2] if text.endswith(".0") else text
+
+
+def element(tag: str, *children: str, **attributes: object) -> Markup:
+    """Return ``<tag ...>children</tag>`` with texts escaped.
+
+    ``class_`` means class, ``stroke_width`` means stroke-width; None leaves an attribute out.
+
+    Examples
+    --------
+    >>> print(element("text", "a < b", x=1.25, class_="tick"))
+    <text x="1.2" class="tick">a &lt; b</text>
+    """
+    parts = [Markup("<"), Markup(tag)]
+    for name, value in attributes.items():
+        if value is None:
+            continue
+        shown = coordinate(value) if isinstance(value, float) else str(value)
+        parts.append(Markup(' {}="{}"').format(name.rstrip("_").replace("_", "-"), shown))
+    inside = Markup("").join(escape(child) for child in children)
+    parts.append(Markup(">{}</{}>").format(inside, Markup(tag)) if children else Markup("/>"))
+    return Markup("").join(parts)
+
+
+def polyline(points: Iterable[tuple[float, float]], class_: str) -> Markup:
+    """Return an open line through points in pixels."""
+    path = "L".join(f"{coordinate(x)} {coordinate(y)}" for x, y in points)
+    return element("path", d=f"M{path}", class_=class_)
+
+
+def polygon(points: Iterable[tuple[float, float]], class_: str) -> Markup:
+    """Return a filled shape through points in pixels."""
+    path = "L".join(f"{coordinate(x)} {coordinate(y)}" for x, y in points)
+    return element("path", d=f"M{path}Z", class_=class_)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A linear axis: what it is called and from where to where it goes."""
+
+    label: str
+    low: float
+    high: float
+    tick_values: tuple[float, ...] | None = None
+    tick_texts: tuple[str, ...] | None = None
+
+    @classmethod
+    def around(cls, label: str, *values: Sequence[float] | np.ndarray, zero: bool = False) -> Axis:
+        """Return the axis that holds all values with some room; never of zero length."""
+        everything = np.concatenate([np.asarray(v, np.float64).ravel() for v in values])
+        low, high = float(everything.min()), float(everything.max())
+        low = min(low, 0.0) if zero else low
+        half = high / 2 - low / 2
+        if half <= 4 * np.finfo(np.float64).eps * max(abs(low), abs(high)):
+            half = abs(high) / 10 or 0.5
+        room = 0.1 * half
+        top = float(np.finfo(np.float64).max)
+        bottom = low if zero and low == 0.0 else max(low - room, -top)
+        return cls(label, bottom, min(high + room, top))
+
+    def share(self, values: Sequence[float] | np.ndarray | float) -> np.ndarray:
+        """Return where values are, 0 at the low end and 1 at the high end."""
+        # Halves, since a range may be twice the largest float.
+        length = self.high / 2 - self.low / 2
+        return (np.asarray(values, np.float64) / 2 - self.low / 2) / length
+
+    def marks(self, about: int) -> tuple[list[float], list[str]]:
+        """Return tick positions and their texts."""
+        at = (
+            list(self.tick_values)
+            if self.tick_values is not None
+            else ticks(self.low, self.high, about)
+        )
+        return at, list(self.tick_texts) if self.tick_texts is not None else tick_labels(at)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A drawing area with axes; turns data into pixels."""
+
+    x: Axis
+    y: Axis
+    width: float = 380.0
+    height: float = 300.0
+    left: float = 58.0
+    right: float = 14.0
+    top: float = 12.0
+    bottom: float = 46.0
+    x_ticks: int = 5
+    y_ticks: int = 5
+
+    def px(self, values: Sequence[float] | np.ndarray | float) -> np.ndarray:
+        """Return horizontal pixels."""
+        return self.left + self.x.share(values) * (self.width - self.left - self.right)
+
+    def py(self, values: Sequence[float] | np.ndarray | float) -> np.ndarray:
+        """Return vertical pixels."""
+        return (
+            self.height
+            - self.bottom
+            - self.y.share(values) * (self.height - self.top - self.bottom)
+        )
+
+    def points(
+        self, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray
+    ) -> list[tuple[float, float]]:
+        """Return pixels of data points."""
+        return list(zip(self.px(x).tolist(), self.py(y).tolist(), strict=True))
+
+    def band(
+        self,
+        x: Sequence[float] | np.ndarray,
+        low: Sequence[float] | np.ndarray,
+        high: Sequence[float] | np.ndarray,
+        class_: str,
+    ) -> Markup:
+        """Return the area between two curves."""
+        return polygon([*self.points(x, low), *reversed(self.points(x, high))], class_)
+
+    def axes(self) -> Markup:
+        """Return grid lines, ticks and labels."""
+        right, floor = self.width - self.right, self.height - self.bottom
+        parts = []
+        for value, text in zip(*self.y.marks(self.y_ticks), strict=True):
+            at = float(self.py(value))
+            parts.append(element("path", d=f"M{self.left:g} {at:.1f}H{right:g}", class_="grid"))
+            parts.append(
+                element("text", text, x=self.left - 6, y=at + 4, class_="tick", text_anchor="end")
+            )
+        for value, text in zip(*self.x.marks(self.x_ticks), strict=True):
+            at = float(self.px(value))
+            parts.append(element("path", d=f"M{at:.1f} {floor:g}v4", class_="axis"))
+            parts.append(
+                element("text", text, x=at, y=floor + 17, class_="tick", text_anchor="middle")
+            )
+        parts.append(element("path", d=f"M{self.left:g} {floor:g}H{right:g}", class_="axis"))
+        middle = (self.left + right) / 2
+        parts.append(
+            element(
+                "text",
+                self.x.label,
+                x=middle,
+                y=self.height - 8,
+                class_="label",
+                text_anchor="middle",
+            )
+        )
+        height = (self.top + floor) / 2
+        parts.append(
+            element(
+                "text",
+                self.y.label,
+                x=13.0,
+                y=height,
+                class_="label",
+                text_anchor="middle",
+                transform=f"rotate(-90 13 {height:g})",
+            )
+        )
+        return Markup("").join(parts)
+
+    def draw(self, *layers: Markup, label: str, target: int | None = None) -> Markup:
+        """Return the whole picture; with a target, its points can be stepped through."""
+        interactive = target is not None
+        return element(
+            "svg",
+            self.axes(),
+            *layers,
+            viewBox=f"0 0 {self.width:g} {self.height:g}",
+            class_="chart pick" if interactive else "chart",
+            role="group" if interactive else "img",
+            aria_roledescription="chart" if interactive else None,
+            aria_label=label + (" Arrow keys step through the rows." if interactive else ""),
+            tabindex=0 if interactive else None,
+            data_target=target,
+        )

@@ -1,0 +1,169 @@
+"""What the charts of one target say, in sentences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from varprop import diagnostics, metrics
+from varprop.diagnostics import CalibrationCurve, ErrorByStd, PITHistogram
+from varprop.predictive import Predictive
+from varprop.report.numerals import number, percent
+
+__all__ = ["Findings", "find"]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Numbers and verdicts of one target."""
+
+    n: int
+    rmse: float
+    r2: float | None
+    spread: float
+    typical_std: float
+    model_share: float
+    covered: tuple[float, float]
+    allowed: tuple[tuple[float, float], tuple[float, float]]
+    verdict: str
+    headline: str
+    bias: float
+
+    @property
+    def how_good(self) -> str:
+        """How far predictions are from observations."""
+        text = f"Predictions are off by {number(self.rmse)} (root mean square)"
+        if self.r2 is None:
+            return text + "."
+        text += f", where the observed values themselves scatter by {number(self.spread)}"
+        if self.r2 > 0:
+            return text + f": {percent(self.r2)} of their variance is explained (R²)."
+        return text + f": no better than always predicting the average (R² {number(self.r2, 2)})."
+
+    @property
+    def how_sure(self) -> str:
+        """How large the stated spread is and where it comes from."""
+        text = f"The model states a standard deviation of typically {number(self.typical_std)}"
+        return (
+            text
+            + f"; {percent(self.model_share)} of that variance is doubt about the model, which "
+            "more data would lower, and the rest is noise, which it would not."
+        )
+
+    @property
+    def how_honest(self) -> str:
+        """Whether the intervals held what they promised."""
+        low, high = self.allowed[1]
+        rows = "the one observed value" if self.n == 1 else f"the {self.n:,} observed values"
+        return (
+            f"90 % intervals held {percent(self.covered[1])} of {rows}; "
+            f"{percent(low)[:-2]}–{percent(high)} is what chance allows."
+        )
+
+
+def find(y: np.ndarray, prediction: Predictive) -> Findings:
+    """Return what can be said about one output."""
+    n = len(y)
+    covered, allowed = [], []
+    for level in (0.5, 0.9):
+        covered.append(float(metrics.interval_coverage(y, prediction, coverage=level)))
+        low, high = diagnostics.chance_range(n, level)
+        allowed.append((float(low), float(high)))
+    verdict, headline = _verdict(n, covered, allowed)
+    size = float(max(np.abs(y).max(), np.abs(prediction.mean).max())) or 1.0
+    var = prediction.var
+    total = float(np.mean(var / (top := float(var.max()) or 1.0)))
+    share = float(np.mean(prediction.model_var / top)) / total if total > 0 else 0.0
+    return Findings(
+        n=n,
+        rmse=float(metrics.rmse(y, prediction)),
+        r2=float(metrics.r2(y, prediction)) if n > 1 else None,
+        spread=size * float(np.std(y / size)),
+        typical_std=float(np.median(prediction.std)),
+        model_share=share,
+        covered=(covered[0], covered[1]),
+        allowed=(allowed[0], allowed[1]),
+        verdict=verdict,
+        headline=headline,
+        bias=size * float(np.mean(y / size - prediction.mean / size)),
+    )
+
+
+def _verdict(n: int, covered: list[float], allowed: list[tuple[float, float]]) -> tuple[str, str]:
+    if n < 10:
+        return "unknown", "Too few rows to judge the stated uncertainty."
+    below = [c < low for c, (low, _) in zip(covered, allowed, strict=True)]
+    above = [c > high for c, (_, high) in zip(covered, allowed, strict=True)]
+    if not any(below) and not any(above):
+        return "good", "The stated uncertainty agrees with the observations."
+    if any(below) and not any(above):
+        return "over", "The model is overconfident: its intervals are too narrow."
+    if any(above) and not any(below):
+        return "under", "The model is too cautious: its intervals are wider than needed."
+    return (
+        "shape",
+        "The stated distributions have the wrong shape: too wide here, too narrow there.",
+    )
+
+
+def calibration_finding(curve: CalibrationCurve) -> str:
+    """Say where the curve leaves its band."""
+    outside = (curve.observed < curve.lower) | (curve.observed > curve.upper)
+    if not outside.any():
+        return "The curve stays inside the band at every level."
+    below = curve.observed < curve.lower
+    where = curve.level[outside]
+    side = "below" if below[outside].all() else "above" if not below.any() else "outside"
+    meaning = {
+        "below": "intervals are too narrow",
+        "above": "intervals are too wide",
+        "outside": "some intervals are too narrow and some too wide",
+    }[side]
+    span = percent(where.min())
+    if len(where) > 1:
+        span = f"between {span} and {percent(where.max())}"
+    return f"The curve lies {side} the band at levels of {span}: {meaning} there.".replace(
+        "levels of between", "levels between"
+    )
+
+
+def pit_finding(histogram: PITHistogram) -> str:
+    """Say what shape the histogram has, if any."""
+    outside = (histogram.counts < histogram.lower) | (histogram.counts > histogram.upper)
+    k = len(histogram.counts)
+    few = max(1.0, 0.05 * k)
+    if outside.sum() <= few:
+        which = f"All but {outside.sum()}" if outside.any() else "All"
+        return f"{which} of the {k} bars end inside the band: no sign of a wrong shape."
+    third = max(k // 4, 1)
+    low, high = histogram.counts[:third].mean(), histogram.counts[-third:].mean()
+    middle = histogram.counts[third:-third].mean() if k > 2 * third else low
+    if min(low, high) > middle:
+        shape = "High at both ends: the stated spread is too small."
+    elif max(low, high) < middle:
+        shape = "High in the middle: the stated spread is too large."
+    elif low > high:
+        shape = "Leaning to the left: predictions tend to be too high."
+    else:
+        shape = "Leaning to the right: predictions tend to be too low."
+    return f"{int(outside.sum())} of {k} bars end outside the band. {shape}"
+
+
+def error_finding(groups: ErrorByStd) -> str:
+    """Say whether groups of rows err as much as stated."""
+    k = len(groups.counts)
+    inside = int(((groups.error >= groups.lower) & (groups.error <= groups.upper)).sum())
+    if k == 1:
+        word = "agrees" if inside else "does not agree"
+        return f"Taken together, the size of the errors {word} with the stated deviations."
+    if inside == k:
+        return f"All {k} groups of rows err as much as stated, as far as chance allows."
+    high = int((groups.error > groups.upper).sum())
+    low = k - inside - high
+    parts = []
+    if high:
+        parts.append(f"{high} err more")
+    if low:
+        parts.append(f"{low} err less")
+    return f"Of {k} groups of rows, {' and '.join(parts)} than stated."

@@ -71,6 +71,9 @@ def write_model_file(
     metadata = {_ENTRY: json.dumps(content, sort_keys=True, allow_nan=False)}
     data = safetensors.numpy.save(dict(arrays), metadata)
     path = pathlib.Path(path)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        path.write_bytes(data)  # a device or a pipe, which must not be replaced by a file
+        return
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         with open(temporary, "xb") as file:

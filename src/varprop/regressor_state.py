@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -80,6 +80,29 @@ _KEYS = {
 def save_regressor(model: FAWNRegressor, path: str | os.PathLike[str]) -> None:
     """Write a fitted regressor to one .safetensors file; see `FAWNRegressor.save`."""
     header, arrays = to_state(model)
+    write_model_file(path, header, arrays)
+
+
+def save_with_table(
+    model: FAWNRegressor,
+    path: str | os.PathLike[str],
+    table: Mapping[str, Any],
+    linear: Mapping[str, np.ndarray],
+) -> None:
+    """Write a fitted regressor and what is known of its table; see `varprop.tables.model`.
+
+    Parameters
+    ----------
+    model, path
+        As in `save_regressor`.
+    table
+        Columns and their encoding, as JSON.
+    linear
+        Arrays of the linear model it is compared with, or none.
+    """
+    header, arrays = to_state(model)
+    header["table"] = dict(table)
+    arrays |= {f"linear.{name}": array for name, array in linear.items()}
     write_model_file(path, header, arrays)
 
 
@@ -163,8 +186,23 @@ def _named_leaves(tree: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
 def load_regressor(path: str | os.PathLike[str]) -> FAWNRegressor:
     """Read a fitted regressor from its file; see `FAWNRegressor.load`."""
+    return load_with_table(path)[0]
+
+
+def load_with_table(
+    path: str | os.PathLike[str],
+) -> tuple[FAWNRegressor, dict[str, Any] | None, dict[str, np.ndarray]]:
+    """Read a regressor, and what `save_with_table` added: JSON, not checked, and arrays.
+
+    The JSON is None, and there are no arrays, if the file has none.
+    """
     header, arrays = read_model_file(path, _check)
-    return from_state(header, arrays)
+    linear = {
+        name.removeprefix("linear."): array
+        for name, array in arrays.items()
+        if name.startswith("linear.")
+    }
+    return from_state(header, arrays), header.get("table"), linear
 
 
 def from_state(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> FAWNRegressor:
@@ -203,7 +241,7 @@ def _check(header: dict[str, Any], table: dict[str, ArraySpec]) -> None:
     """Raise ModelFileError unless the header is complete and the arrays are what it calls for."""
     if header.get("class") != "FAWNRegressor":
         raise ModelFileError(f"the file holds no FAWNRegressor: {str(header.get('class'))[:80]!r}.")
-    if set(header) != set(_KEYS):
+    if set(header) - {"table"} != set(_KEYS) or not isinstance(header.get("table", {}), dict):
         raise ModelFileError("the header lacks an entry or has one too many.")
     for name, kind in _KEYS.items():
         value = header[name]
@@ -220,6 +258,10 @@ def _check(header: dict[str, Any], table: dict[str, ArraySpec]) -> None:
     if len(restarts) != 2 or restarts[0] != header["n_members"] or restarts[1] < 1:
         raise ModelFileError("the losses of the restarts are damaged.")
     expected["training.restart_losses"] = ArraySpec(restarts, f64)
+    if "table" in header and any(name.startswith("linear.") for name in table):
+        shapes = {"center": (n,), "scale": (n,), "coef": (d, n), "cov": (d, n, n)}
+        shapes |= {"intercept": (d,), "noise_var": (d,)}
+        expected |= {f"linear.{name}": ArraySpec(shape, f64) for name, shape in shapes.items()}
     for name in sorted(set(table) | set(expected)):
         if name.startswith("params."):
             continue  # checked where the object they belong to is decoded

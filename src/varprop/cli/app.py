@@ -7,10 +7,17 @@ from typing import Annotated
 import typer
 
 from varprop import __version__
+from varprop.cli.demo import demo
+from varprop.cli.evaluate import evaluate
+from varprop.cli.explain import explain
+from varprop.cli.fit import fit
+from varprop.cli.predict import predict
+from varprop.cli.shared import EPILOG, ExitCode
 
 app = typer.Typer(
     name="varprop",
     help="A neural network's whole predictive distribution in one forward pass.",
+    epilog=EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -32,6 +39,13 @@ def _root(
     pass
 
 
+for _command in (fit, predict, evaluate, explain, demo):
+    app.command(epilog=EPILOG)(_command)
+
+
 def main() -> None:
     """Run the command line."""
-    app()
+    try:
+        app()
+    except KeyboardInterrupt:  # outside any command, while modules are being imported
+        raise SystemExit(int(ExitCode.INTERRUPTED)) from None

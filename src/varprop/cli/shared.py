@@ -13,6 +13,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from varprop.tables.errors import TableError
+
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print the result as one JSON object, for machines.")
 ]
@@ -30,6 +32,9 @@ class ExitCode(enum.IntEnum):
     BAD_INPUT = 3
     CANNOT_WRITE = 4
     INTERRUPTED = 130
+
+
+EPILOG = "Exit codes: 0 done, 1 a bug, 2 wrong usage, 3 bad input, 4 cannot write, 130 interrupted."
 
 
 class UserError(Exception):
@@ -60,6 +65,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             sys.stdout.flush()
         except UserError as error:
             _stop(str(error), error.code)
+        except TableError as error:
+            _stop(str(error), ExitCode.BAD_INPUT)
         except KeyboardInterrupt:
             _stop("interrupted.", ExitCode.INTERRUPTED)
         except BrokenPipeError:

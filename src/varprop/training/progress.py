@@ -18,6 +18,7 @@ class Progress:
         self._max_steps = max_steps
         self._bar = None
         if enabled:
+            from rich.console import Console
             from rich.progress import (
                 BarColumn,
                 Progress,
@@ -35,6 +36,7 @@ class Progress:
                 TimeElapsedColumn(),
                 TimeRemainingColumn(),
                 transient=True,
+                console=Console(stderr=True),  # standard output is for results
             )
 
     def __enter__(self) -> Progress:

@@ -1,0 +1,170 @@
+"""Predictions as a table, block by block; a file is written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import io
+import os
+import pathlib
+import secrets
+import sys
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from varprop.tables.errors import TableError
+
+_FORMATS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".txt": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".feather": "arrow",
+    ".arrow": "arrow",
+}
+
+
+class Sink(Protocol):
+    """Takes blocks of rows."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows."""
+
+    def close(self) -> None:
+        """Write what is left."""
+
+
+class _Text:
+    """Delimited text; the header is ours, since pyarrow would put quotes around every name."""
+
+    def __init__(self, file: Any, schema: pa.Schema, delimiter: str):
+        header = io.StringIO()
+        csv.writer(header, delimiter=delimiter, lineterminator="\n").writerow(schema.names)
+        file.write(header.getvalue().encode())
+        options = pa.csv.WriteOptions(include_header=False, delimiter=delimiter, batch_size=8192)
+        self._writer = pa.csv.CSVWriter(file, schema, write_options=options)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(batch)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Parquet:
+    def __init__(self, file: Any, schema: pa.Schema):
+        self._writer = pq.ParquetWriter(file, schema)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(batch)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Arrow:
+    def __init__(self, file: Any, schema: pa.Schema):
+        self._writer = pa.ipc.new_file(file, schema)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(batch)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def output_format(path: str) -> tuple[str, bool]:
+    """Return format and whether to compress, by the name's end; ``-`` is CSV.
+
+    Examples
+    --------
+    >>> output_format("out.tsv.gz"), output_format("-")
+    (('tsv', True), ('csv', False))
+    """
+    if path == "-":
+        return "csv", False
+    compress = path.endswith(".gz")
+    suffix = pathlib.PurePath(path.removesuffix(".gz")).suffix.lower()
+    form = _FORMATS.get(suffix)
+    if form is None and is_special(pathlib.Path(path)):
+        return "csv", False
+    if form is None or (compress and form not in ("csv", "tsv")):
+        raise TableError(
+            f"{pathlib.PurePath(path).name} does not say its format: end the name in .csv, .tsv "
+            "(or .csv.gz, .tsv.gz), .parquet or .feather."
+        )
+    return form, compress
+
+
+def is_special(path: pathlib.Path) -> bool:
+    """Whether this is a device or a pipe, which is written to and never replaced."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Any]:
+    """Open a temporary file beside a path and rename it over the path if all went well.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "out.csv"
+    >>> with replacing(path) as file:
+    ...     _ = file.write(b"mean")
+    >>> path.read_bytes(), len(list(path.parent.iterdir()))
+    (b'mean', 1)
+    """
+    path = pathlib.Path(path)
+    if is_special(path):
+        with open(path, "wb") as file:
+            yield file
+        return
+    path = path.resolve()  # a link stays one, and what it points to is replaced
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def open_sink(path: str, schema: pa.Schema) -> Iterator[Sink]:
+    """Open a table for writing.
+
+    Parameters
+    ----------
+    path
+        Its end says the format; ``-`` is CSV on standard output.
+    schema
+        Names and types of the columns.
+    """
+    form, compress = output_format(path)
+    with contextlib.ExitStack() as stack:
+        if path == "-":
+            sys.stdout.flush()
+            file: Any = sys.stdout.buffer
+        else:
+            file = stack.enter_context(replacing(path))
+            if compress:
+                file = stack.enter_context(gzip.GzipFile(fileobj=file, mode="wb", mtime=0))
+        sink: Sink
+        if form in ("csv", "tsv"):
+            sink = _Text(file, schema, "\t" if form == "tsv" else ",")
+        else:
+            sink = _Parquet(file, schema) if form == "parquet" else _Arrow(file, schema)
+        yield sink
+        sink.close()
+        if path == "-":
+            file.flush()

@@ -101,6 +101,13 @@ def one_output(y: ArrayLike, prediction: Predictive) -> Array:
     return values.reshape(-1)
 
 
+def middle_pit(y: Array, prediction: Predictive) -> Array:
+    """Return ``cdf(y)`` of one output; the middle of the jump where `y` is on a point mass."""
+    at, below = (prediction._cdf(y[:, None], left=left)[:, 0] for left in (False, True))
+    middle: Array = (at + below) / 2.0
+    return middle
+
+
 def chance_range(n: int, share: ArrayLike, probability: float = 0.95) -> tuple[Array, Array]:
     """Smallest central range that holds a binomial share with at least the given probability.
 
@@ -116,13 +123,14 @@ def chance_range(n: int, share: ArrayLike, probability: float = 0.95) -> tuple[A
     Examples
     --------
     >>> lower, upper = chance_range(120, 0.9)
-    >>> float(round(lower, 3)), float(round(upper, 3))
-    (0.842, 0.95)
+    >>> print(lower.round(3), upper.round(3))
+    0.842 0.95
     """
     if not 0 < probability < 1:
         raise ValueError(f"probability must lie strictly between 0 and 1, not {probability}.")
     tail = (1.0 - probability) / 2.0
-    return stats.binom.ppf(tail, n, share) / n, stats.binom.ppf(1.0 - tail, n, share) / n
+    lower, upper = (np.asarray(stats.binom.ppf(q, n, share)) / n for q in (tail, 1.0 - tail))
+    return np.asarray(lower), np.asarray(upper)
 
 
 def calibration_curve(
@@ -192,8 +200,7 @@ def pit_histogram(
     bins = int(np.clip(round(n**0.5), 5, 20)) if n_bins is None else n_bins
     if bins < 1:
         raise ValueError(f"n_bins must be at least 1, not {n_bins}.")
-    at, below = (prediction._cdf(y[:, None], left=left)[:, 0] for left in (False, True))
-    count, edges = np.histogram((at + below) / 2.0, bins=bins, range=(0.0, 1.0))
+    count, edges = np.histogram(middle_pit(y, prediction), bins=bins, range=(0.0, 1.0))
     lower, upper = chance_range(n, 1.0 / bins, probability)
     return PITHistogram(edges, count.astype(np.float64), float(lower) * n, float(upper) * n)
 

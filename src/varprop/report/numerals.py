@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["number", "percent", "plus_minus", "tick_labels", "ticks"]
+__all__ = ["aligned", "number", "percent", "plus_minus", "tick_labels", "ticks"]
 
 _RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
@@ -28,7 +29,7 @@ def number(value: float, digits: int = 3) -> str:
 
     Examples
     --------
-    >>> number(-1234.5678), number(0.000012), number(2), number(float("inf"))
+    >>> number(-1234.5678), number(0.000012), number(2.0), number(float("inf"))
     ('−1,235', '1.2×10⁻⁵', '2', '∞')
     """
     value = float(value)
@@ -43,6 +44,23 @@ def number(value: float, digits: int = 3) -> str:
     decimals = max(digits - 1 - whole, 0)
     text = f"{value:,.{decimals}f}"
     return _signed(text.rstrip("0").rstrip(".") if "." in text else text)
+
+
+def aligned(values: Sequence[float], digits: int = 4) -> list[str]:
+    """Return the numbers of a column, to the same decimal place where their sizes allow it.
+
+    Examples
+    --------
+    >>> aligned([0.4256, 0.40468, -0.0003594]), aligned([1.5, 2e9])
+    (['0.426', '0.405', '0.000'], ['1.5', '2×10⁹'])
+    """
+    sizes = [abs(v) for v in values if math.isfinite(v)]
+    top = max(sizes, default=0.0)
+    if not 1e-2 <= top < 1e6:
+        return [number(v, digits) for v in values]
+    decimals = max(digits - 1 - max(math.floor(math.log10(top)), 0), 0)
+    # "z" in the format: what rounds to zero has no sign.
+    return [_signed(f"{v:z,.{decimals}f}") if math.isfinite(v) else number(v) for v in values]
 
 
 def plus_minus(value: float, spread: float) -> tuple[str, str]:
@@ -100,7 +118,7 @@ def tick_labels(values: list[float]) -> list[str]:
     Examples
     --------
     >>> tick_labels([0.0, 2.5, 5.0]), tick_labels([-1e9, 0.0])
-    (['0', '2.5', '5'], ['−10⁹', '0'])
+    (['0', '2.5', '5.0'], ['−10⁹', '0'])
     """
     if len(values) < 2:
         return [number(v, 4) for v in values]

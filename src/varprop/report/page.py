@@ -15,7 +15,7 @@ from varprop.predictive import Predictive
 from varprop.report import charts
 from varprop.report.charts import Figure
 from varprop.report.files import render, script_json, write_whole
-from varprop.report.numerals import number, percent
+from varprop.report.numerals import aligned, number, percent
 from varprop.report.regions import Column
 from varprop.report.targets import Section, section
 
@@ -170,21 +170,29 @@ def _scorecard(scorecard: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
         values = [v for v in values if np.isfinite(v)]
         if len(values) > 1:
             best[name] = max(values) if name in HIGHER_IS_BETTER else min(values)
-    rows = []
-    for model, row in scorecard.items():
-        cells = []
-        for name in scores:
-            value = float(row.get(name, np.nan))
-            share = "coverage" in name.lower() and np.isfinite(value)
-            cells.append(
+    table = {name: [float(row.get(name, np.nan)) for row in scorecard.values()] for name in scores}
+    texts = {name: _score_texts(name, values) for name, values in table.items()}
+    rows = [
+        {
+            "model": str(model),
+            "cells": [
                 {
-                    "text": percent(value) if share else number(value, 4),
-                    "value": value if np.isfinite(value) else None,
-                    "best": name in best and value == best[name],
+                    "text": texts[name][i],
+                    "value": table[name][i] if np.isfinite(table[name][i]) else None,
+                    "best": table[name][i] == best.get(name),
                 }
-            )
-        rows.append({"model": str(model), "cells": cells})
+                for name in scores
+            ],
+        }
+        for i, model in enumerate(scorecard)
+    ]
     return {"scores": ["R²" if name == "R2" else str(name) for name in scores], "rows": rows}
+
+
+def _score_texts(name: str, values: list[float]) -> list[str]:
+    if "coverage" in name.lower():
+        return [percent(value) if np.isfinite(value) else "–" for value in values]
+    return aligned(values)
 
 
 def _common(loss_curve: ArrayLike | None, pairs: dict[str, tuple[float, float]]) -> list[Figure]:

@@ -83,7 +83,7 @@ class Axis:
         """Return where values are, 0 at the low end and 1 at the high end."""
         # Halves, since a range may be twice the largest float.
         length = self.high / 2 - self.low / 2
-        return (np.asarray(values, np.float64) / 2 - self.low / 2) / length
+        return np.asarray((np.asarray(values, np.float64) / 2 - self.low / 2) / length)
 
     def marks(self, about: int) -> tuple[list[float], list[str]]:
         """Return tick positions and their texts."""
@@ -112,15 +112,12 @@ class Frame:
 
     def px(self, values: Sequence[float] | np.ndarray | float) -> np.ndarray:
         """Return horizontal pixels."""
-        return self.left + self.x.share(values) * (self.width - self.left - self.right)
+        return np.asarray(self.left + self.x.share(values) * (self.width - self.left - self.right))
 
     def py(self, values: Sequence[float] | np.ndarray | float) -> np.ndarray:
         """Return vertical pixels."""
-        return (
-            self.height
-            - self.bottom
-            - self.y.share(values) * (self.height - self.top - self.bottom)
-        )
+        length = self.height - self.top - self.bottom
+        return np.asarray(self.height - self.bottom - self.y.share(values) * length)
 
     def points(
         self, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray

@@ -10,7 +10,7 @@ from varprop import diagnostics
 from varprop.predictive import Predictive
 from varprop.report import charts, words
 from varprop.report.charts import Figure, Points
-from varprop.report.numerals import number, plus_minus
+from varprop.report.numerals import aligned, number, plus_minus
 from varprop.report.regions import Column, Region, panel, regions
 
 __all__ = ["Section", "SurprisingRow", "choose_rows", "section"]
@@ -103,7 +103,10 @@ def section(
     histogram = diagnostics.pit_histogram(y, prediction)
     groups = diagnostics.error_by_std(y, prediction)
     outside = int(((y < lower) | (y > upper)).sum())
-    said = words.calibration_finding(curve), words.pit_finding(histogram)
+    said = (
+        words.calibration_finding(curve),
+        words.pit_finding(histogram, diagnostics.middle_pit(y, prediction)),
+    )
     figures = [
         Figure(
             "Predicted against observed",
@@ -174,7 +177,7 @@ def _surprising(
     table = []
     for row in np.argsort(-np.abs(z), kind="stable")[:SURPRISING].tolist():
         around, spread = plus_minus(mean[row], std[row])
-        texts = (number(y[row], 4), around, spread, number(z[row], 2))
+        texts = (number(y[row], 4), around, spread, _one_decimal(z[row]))
         sort_z = float(np.clip(z[row], -1e300, 1e300))
         table.append(
             SurprisingRow(
@@ -182,6 +185,10 @@ def _surprising(
             )
         )
     return table
+
+
+def _one_decimal(z: float) -> str:
+    return aligned([z], 2)[0] if abs(z) < 100 else number(z, 2)
 
 
 def _hover(
@@ -203,5 +210,5 @@ def _hover(
         "observed": [number(y[r], 4) for r in chosen],
         "predicted": predicted,
         "interval": [f"{number(lower[r], 4)} to {number(upper[r], 4)}" for r in chosen],
-        "z": [number(z[r], 2) for r in chosen],
+        "z": [_one_decimal(z[r]) for r in chosen],
     }

@@ -128,26 +128,30 @@ def calibration_finding(curve: CalibrationCurve) -> str:
     )
 
 
-def pit_finding(histogram: PITHistogram) -> str:
-    """Say what shape the histogram has, if any."""
-    outside = (histogram.counts < histogram.lower) | (histogram.counts > histogram.upper)
-    k = len(histogram.counts)
-    few = max(1.0, 0.05 * k)
-    if outside.sum() <= few:
-        which = f"All but {outside.sum()}" if outside.any() else "All"
-        return f"{which} of the {k} bars end inside the band: no sign of a wrong shape."
-    third = max(k // 4, 1)
-    low, high = histogram.counts[:third].mean(), histogram.counts[-third:].mean()
-    middle = histogram.counts[third:-third].mean() if k > 2 * third else low
-    if min(low, high) > middle:
-        shape = "High at both ends: the stated spread is too small."
-    elif max(low, high) < middle:
-        shape = "High in the middle: the stated spread is too large."
-    elif low > high:
-        shape = "Leaning to the left: predictions tend to be too high."
-    else:
-        shape = "Leaning to the right: predictions tend to be too low."
-    return f"{int(outside.sum())} of {k} bars end outside the band. {shape}"
+def pit_finding(histogram: PITHistogram, pit: np.ndarray) -> str:
+    """Say what shape the histogram has, where chance alone would rarely give such a shape."""
+    k, n = len(histogram.counts), len(pit)
+    outside = int(
+        ((histogram.counts < histogram.lower) | (histogram.counts > histogram.upper)).sum()
+    )
+    said = (
+        f"{k - outside} of the {k} bars end inside the band."
+        if outside
+        else (f"All {k} bars end inside the band.")
+    )
+    low, high = (float(edge) for edge in diagnostics.chance_range(n, 0.5, 0.99))
+    ends, left = float(np.mean(np.abs(pit - 0.5) > 0.25)), float(np.mean(pit < 0.5))
+    shapes = []
+    if not low <= left <= high:
+        shapes.append("predictions tend to be too " + ("high" if left > 0.5 else "low"))
+    if not low <= ends <= high:
+        shapes.append("the stated spread is too " + ("small" if ends > 0.5 else "large"))
+    if shapes:
+        return f"{said} The shape says that {' and that '.join(shapes)}."
+    _, usual = diagnostics.chance_range(k, 0.05, 0.98)
+    if outside > float(usual) * k:
+        return f"{said} That is fewer than usual: the stated distributions have the wrong shape."
+    return f"{said} No sign of a wrong shape."
 
 
 def error_finding(groups: ErrorByStd) -> str:
@@ -163,7 +167,7 @@ def error_finding(groups: ErrorByStd) -> str:
     low = k - inside - high
     parts = []
     if high:
-        parts.append(f"{high} err more")
+        parts.append(f"{high} {'errs' if high == 1 else 'err'} more")
     if low:
-        parts.append(f"{low} err less")
-    return f"Of {k} groups of rows, {' and '.join(parts)} than stated."
+        parts.append(f"{low} {'errs' if low == 1 else 'err'} less")
+    return f"Of {k} groups of rows, {' and '.join(parts)} than chance explains."

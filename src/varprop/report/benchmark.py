@@ -1,0 +1,180 @@
+"""Benchmarks beside published numbers: one table that sorts and filters."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from varprop.report.files import render, write_whole
+from varprop.report.numerals import number, percent
+from varprop.report.svg import element
+
+__all__ = ["VERDICTS", "write_benchmark_report"]
+
+# Each verdict with a sign of its own, so that it does not hang on its color.
+VERDICTS = {
+    "reproduced": ("=", "Ours and the paper's agree within what chance allows."),
+    "better": ("▲", "Ours is better than the paper's by more than chance allows."),
+    "worse": ("▼", "Ours is worse than the paper's by more than chance allows."),
+    "not in the paper": ("+", "The paper has no such entry."),
+    "data not present": ("∅", "The data was not there, so nothing was run."),
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A text, the number it sorts by, and what is said when it is pointed at."""
+
+    text: str
+    value: float | None
+    note: str = ""
+    picture: Markup | None = None
+
+
+def write_benchmark_report(
+    path: str | os.PathLike[str],
+    *,
+    title: str,
+    rows: Sequence[Mapping[str, Any]],
+    notes: Sequence[str] = (),
+    settings: Mapping[str, object] | None = None,
+) -> None:
+    """Write one self-contained HTML page with our results beside the paper's.
+
+    Parameters
+    ----------
+    path : path
+        Where to write; an existing file is replaced, whole or not at all.
+    title : str
+        Heading of the page.
+    rows : sequence of mappings
+        With ``dataset``, ``method`` and ``verdict`` (a key of `VERDICTS`), and where known
+        ``protocol``, ``n_splits``, ``nll_mean``, ``nll_se``, ``nll_std``, ``rmse_mean``,
+        ``rmse_se``, ``coverage90``, ``crps``, ``paper_nll``, ``paper_pm``, ``paper_pm_kind`` and
+        ``difference_in_se`` (positive where ours is worse). None or NaN is an empty cell.
+    notes : sequence of str
+        Paragraphs above the table.
+    settings : mapping, optional
+        Settings and versions to print.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> row = {"dataset": "boston", "method": "FAWN", "verdict": "reproduced", "nll_mean": 2.41}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "benchmark.html"
+    ...     write_benchmark_report(path, title="Table 1", rows=[row])
+    ...     "reproduced" in path.read_text("utf-8")
+    True
+    """
+    for i, row in enumerate(rows):
+        for name in ("dataset", "method", "verdict"):
+            if name not in row:
+                raise ValueError(f"Row {i} of the benchmark has no {name!r}.")
+        if row["verdict"] not in VERDICTS:
+            raise ValueError(
+                f"Row {i} of the benchmark has the verdict {row['verdict']!r}; "
+                f"choose one of {', '.join(VERDICTS)}."
+            )
+    counts = Counter(str(row["verdict"]) for row in rows)
+    page = render(
+        "benchmark.html",
+        title=title,
+        rows=[_cells(row) for row in rows],
+        datasets=_distinct(rows, "dataset"),
+        methods=_distinct(rows, "method"),
+        verdicts=[
+            {"name": name, "sign": sign, "meaning": meaning, "count": counts[name]}
+            for name, (sign, meaning) in VERDICTS.items()
+            if counts[name]
+        ],
+        notes=[str(note) for note in notes],
+        settings={str(k): str(v) for k, v in (settings or {}).items()},
+    )
+    write_whole(path, page)
+
+
+def _distinct(rows: Sequence[Mapping[str, Any]], name: str) -> list[str]:
+    return list(dict.fromkeys(str(row[name]) for row in rows))
+
+
+def _value(row: Mapping[str, Any], name: str) -> float | None:
+    """Return a finite number or None."""
+    value = row.get(name)
+    return None if value is None or not math.isfinite(float(value)) else float(value)
+
+
+def _with_error(mean: float | None, error: float | None) -> str:
+    """Return "2.41 ± 0.05", both to the second digit of the error."""
+    if mean is None:
+        return ""
+    if error is None or not error > 0:
+        return number(mean)
+    decimals = min(max(1 - math.floor(math.log10(error)), 0), 6)
+    if not 1e-6 <= abs(mean) < 1e6:
+        return f"{number(mean)} ± {number(error, 2)}"
+    return f"{mean:,.{decimals}f} ± {error:,.{decimals}f}".replace("-", "−")
+
+
+def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one row as texts, each with the number it sorts by."""
+    nll, paper = _value(row, "nll_mean"), _value(row, "paper_nll")
+    rmse, held = _value(row, "rmse_mean"), _value(row, "coverage90")
+    crps, splits = _value(row, "crps"), _value(row, "n_splits")
+    difference, verdict = _value(row, "difference_in_se"), str(row["verdict"])
+    kind = str(row.get("paper_pm_kind") or "")
+    std = _value(row, "nll_std")
+    return {
+        "dataset": str(row["dataset"]),
+        "method": str(row["method"]),
+        "protocol": str(row.get("protocol") or ""),
+        "verdict": verdict,
+        "sign": VERDICTS[verdict][0],
+        "cells": [
+            Cell("" if splits is None else f"{splits:.0f}", splits),
+            Cell(
+                _with_error(nll, _value(row, "nll_se")),
+                nll,
+                "" if std is None else f"± is a standard error; std {number(std, 2)}",
+            ),
+            Cell(
+                _with_error(paper, _value(row, "paper_pm")),
+                paper,
+                f"± is the {kind}" if kind and paper is not None else "",
+            ),
+            Cell(
+                "" if difference is None else f"{difference:+z.1f}".replace("-", "−"),
+                difference,
+                picture=None if difference is None else _whisker(difference, verdict),
+            ),
+            Cell(_with_error(rmse, _value(row, "rmse_se")), rmse),
+            Cell("" if held is None else percent(held), held),
+            Cell("" if crps is None else number(crps), crps),
+        ],
+    }
+
+
+def _whisker(difference: float, verdict: str) -> Markup:
+    """Draw a difference on a scale from -6 to 6 standard errors, with the range of chance."""
+    at = 50 + 7.5 * min(max(difference, -6.0), 6.0)
+    mark = element("circle", cx=at, cy=8.0, r=4, class_="dot")
+    if abs(difference) > 6:
+        tip = "l8 5-8 5z" if difference > 0 else "l-8 5 8 5z"
+        mark = element("path", d=f"M{at - math.copysign(4, difference):.1f} 3{tip}", class_="dot")
+    return element(
+        "svg",
+        element("rect", x=35.0, y=2.0, width=30.0, height=12.0, class_="band"),
+        element("path", d="M2 8H98", class_="grid"),
+        element("path", d="M50 1V15", class_="axis"),
+        mark,
+        viewBox="0 0 100 16",
+        class_=f"whisker {verdict.split()[0]}",
+        aria_hidden="true",
+    )

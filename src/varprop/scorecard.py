@@ -157,19 +157,34 @@ def scorecard(y: np.ndarray, predictions: Mapping[str, Predictive]) -> Scorecard
     return {name: scores(y, prediction) for name, prediction in predictions.items()}
 
 
-def verdict(card: Scorecard) -> str:
-    """Say in one sentence whether the model was better than the simple ones, by NLL.
+def verdict(y: np.ndarray, predictions: Mapping[str, Predictive]) -> str:
+    """Say in one sentence whether the model beats the better of the simple ones, by NLL.
+
+    The difference is taken row by row and counts as clear beyond two standard errors.
+
+    Parameters
+    ----------
+    y
+        Targets.
+    predictions
+        Of this model and at least one other.
 
     Examples
     --------
-    >>> verdict({MODEL: {"NLL": 1.0}, CONSTANT: {"NLL": 2.0}})
-    'By NLL (lower is better) this model is ahead of the constant Gaussian.'
+    >>> y = np.linspace(-1, 1, 50)
+    >>> sure = Predictive.gaussian(y, np.zeros(50), 0.01)
+    >>> verdict(y, {MODEL: sure, CONSTANT: Predictive.gaussian(0 * y, np.zeros(50), 0.5)})
+    'This model is clearly better than the constant Gaussian: NLL lower by 2.29 ± 0.05.'
     """
-    others = [name for name in card if name != MODEL]
-    best = min(others, key=lambda name: card[name]["NLL"])
-    if card[MODEL]["NLL"] < card[best]["NLL"]:
-        return f"By NLL (lower is better) this model is ahead of the {best}."
-    return (
-        f"By NLL (lower is better) the {best} is as good or better here: the network did not earn "
-        "its keep on these rows."
-    )
+    losses = {name: -prediction.logpdf(y) for name, prediction in predictions.items()}
+    best = min((name for name in losses if name != MODEL), key=lambda name: losses[name].mean())
+    gain = losses[best] - losses[MODEL]
+    mean = float(gain.mean())
+    error = float(gain.std(ddof=1)) / np.sqrt(len(gain))
+    by = f"by {abs(mean):.2f} ± {error:.2f}"
+    if mean > 2 * error:
+        return f"This model is clearly better than the {best}: NLL lower {by}."
+    if mean < -2 * error:
+        return f"The {best} is clearly better here: NLL lower {by}; use it instead."
+    word = "lower" if mean > 0 else "higher"
+    return f"No clear difference from the {best}: NLL {word} {by}."

@@ -78,7 +78,7 @@ def demo(
         return
     if quiet:
         return
-    print_scorecard(held.card, f"{TARGET}: {len(held.y)} held-out patients")
+    print_scorecard(held.card, f"{TARGET}: {len(held.y)} held-out patients", held.verdict)
     lower, upper = held.prediction.interval(0.9)
     say("Three of them, with the interval that should hold the truth nine times in ten:")
     for row in range(3):

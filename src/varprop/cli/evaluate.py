@@ -55,7 +55,7 @@ def evaluate(
     import numpy as np
     import pyarrow as pa
 
-    from varprop.scorecard import scorecard
+    from varprop.scorecard import scorecard, verdict
     from varprop.tables.blocks import Blocks, complete_rows, join_rows
     from varprop.tables.columns import first_out_of_range, range_error, to_floats
 
@@ -97,7 +97,7 @@ def evaluate(
         predictions = fitted.with_simple(encoded)
     except ValueError as error:  # a row too far out; the library's own sentence
         raise UserError(str(error)) from error
-    card = scorecard(y, predictions)
+    card, sentence = scorecard(y, predictions), verdict(y, predictions)
     notes = blocks.notes()
     if n_without:
         notes.append(f"{n_without} rows without a target were left out.")
@@ -117,8 +117,18 @@ def evaluate(
         )
         write_html(report, title=f"{source.label}: {', '.join(pre.targets)}", **content)
     if json:
-        print_json({"rows": len(y), "scorecard": card, "report": report, "notes": notes})
+        print_json(
+            {
+                "rows": len(y),
+                "scorecard": card,
+                "verdict": sentence,
+                "report": report,
+                "notes": notes,
+            }
+        )
     elif not quiet:
-        print_scorecard(card, f"{', '.join(pre.targets)}: {len(y)} rows of {source.label}")
+        print_scorecard(
+            card, f"{', '.join(pre.targets)}: {len(y)} rows of {source.label}", sentence
+        )
         if report is not None:
             say(f"Report: {report}")

@@ -15,7 +15,14 @@ from varprop.cli.options import (
     UnseenOption,
 )
 from varprop.cli.shared import JsonOption, QuietOption, UserError, command, print_json, say
-from varprop.cli.tabular import load_model, note, open_table, print_table, use_compilation_cache
+from varprop.cli.tabular import (
+    in_digits,
+    load_model,
+    note,
+    open_table,
+    print_table,
+    use_compilation_cache,
+)
 
 #: More rows than anybody reads.
 MAX_ROWS = 1000
@@ -79,19 +86,20 @@ def explain(
             inputs = sorted(part["inputs"].items(), key=lambda item: -_size(item[1]))
             shown = inputs[: top or None]
             print_table(
-                f"row {row['row']}{ids}: {name} {part['mean']:.4g} ± {part['std']:.4g}",
+                f"row {row['row']}{ids}: {name} {in_digits(part['mean'])} ± {in_digits(part['std'])}",
                 ["input", "value", "typical", "moves the mean by", "moves the std by"],
                 [
                     [
                         column,
                         _cell(entry["value"]),
                         _cell(entry["typical"]),
-                        f"{entry['mean']:+.3g}",
-                        f"{entry['std']:+.3g}",
+                        _change(entry["mean"]),
+                        _change(entry["std"]),
                     ]
                     for column, entry in shown
                 ],
-                caption=f"a typical row: {part['typical_mean']:.4g} ± {part['typical_std']:.4g}",
+                caption=f"a typical row: {in_digits(part['typical_mean'])} ± "
+                f"{in_digits(part['typical_std'])}",
             )
             if len(shown) < len(inputs):
                 say(f"({len(inputs) - len(shown)} more inputs: --top 0 shows all.)")
@@ -104,7 +112,13 @@ def _size(entry: dict[str, Any]) -> float:
 def _cell(value: Any) -> str:
     if value is None:
         return "(missing)"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return in_digits(value) if isinstance(value, float) else str(value)
+
+
+def _change(value: float) -> str:
+    return f"{'-' if value < 0 else '+'}{in_digits(abs(value))}"
 
 
 def _explained(fitted: Any, found: Any, cells: list[Any], numbers: list[int]) -> list[Any]:

@@ -165,6 +165,7 @@ def fit(
                 "inputs": {column.name: column.says for column in model.preprocessing.inputs},
                 "targets": list(target),
                 "scorecard": None if held is None else held.card,
+                "verdict": None if held is None else held.verdict,
                 "outcome": model.regressor.outcome_,
                 "epochs": model.regressor.n_iter_,
                 "seconds": fitted.seconds,
@@ -175,7 +176,7 @@ def fit(
     if quiet:
         return
     if held is not None:
-        print_scorecard(held.card, f"{', '.join(target)}: {n_held} held-out rows")
+        print_scorecard(held.card, f"{', '.join(target)}: {n_held} held-out rows", held.verdict)
     which = "all" if refit or held is None else "the other"
     say(f"Saved {output}: fitted on {which} {fitted.n_train} rows in {fitted.seconds:.1f} s.")
     if held is not None and not refit:

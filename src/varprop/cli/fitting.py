@@ -14,7 +14,7 @@ import pyarrow as pa
 from varprop.cli.shared import UserError
 from varprop.predictive import Predictive
 from varprop.regressor import FAWNRegressor
-from varprop.scorecard import LinearModel, Scorecard, scorecard
+from varprop.scorecard import LinearModel, Scorecard, scorecard, verdict
 from varprop.tables.effects import column_importance
 from varprop.tables.learning import Roles, TrainingTable, prepare
 from varprop.tables.model import MAX_LINEAR_FEATURES, TableModel
@@ -44,6 +44,8 @@ class Holdout:
         Of the model.
     card
         Scores, beside the simple models.
+    verdict
+        The same in one sentence.
     """
 
     table: pa.Table
@@ -52,6 +54,7 @@ class Holdout:
     y: np.ndarray
     prediction: Predictive
     card: Scorecard
+    verdict: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,7 +176,15 @@ def _score(model: TableModel, data: TrainingTable, source: Source, index: np.nda
     y = y[:, 0] if y.shape[1] == 1 else y
     predictions = model.with_simple(rows)
     prediction = next(iter(predictions.values()))
-    return Holdout(part, data.rows[index], rows, y, prediction, scorecard(y, predictions))
+    return Holdout(
+        table=part,
+        rows=data.rows[index],
+        encoded=rows,
+        y=y,
+        prediction=prediction,
+        card=scorecard(y, predictions),
+        verdict=verdict(y, predictions),
+    )
 
 
 def report_content(

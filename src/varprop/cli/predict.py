@@ -95,7 +95,7 @@ def predict(
                 values = spread
             # NaN only stands for "no prediction": those of rows are finite.
             hidden = None if complete.all() else ~complete
-            arrays = [rows.batch.column(name) for name in blocks.id_types]
+            arrays = [rows.batch.column(name).cast(kind) for name, kind in blocks.id_types.items()]
             arrays += [pa.array(np.ascontiguousarray(column), mask=hidden) for column in values.T]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 

@@ -103,30 +103,51 @@ def print_table(
     title: str, header: list[str], rows: list[list[str]], *, caption: str | None = None
 ) -> None:
     """Print a table whose first column is text and whose others are numbers."""
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
+    table = Table(
+        title=Text(title),
+        caption=None if caption is None else Text(caption),
+        title_justify="left",
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+    )
     for number, name in enumerate(header):
-        table.add_column(Text(name), justify="left" if number == 0 else "right")
+        first = number == 0
+        table.add_column(Text(name), justify="left" if first else "right", no_wrap=first)
     for row in rows:
         table.add_row(*map(Text, row))
     Console(highlight=False).print(table)
 
 
-def print_scorecard(card: Mapping[str, Mapping[str, float]], title: str) -> None:
+def print_scorecard(card: Mapping[str, Mapping[str, float]], title: str, verdict: str) -> None:
     """Print a scorecard."""
-    from varprop.scorecard import SCORES, verdict
+    from varprop.scorecard import SCORES
 
-    rows = [[name, *(_number(values[key]) for key in SCORES)] for name, values in card.items()]
-    print_table(title, ["", *SCORES], rows)
-    if len(card) > 1:
-        typer.echo(verdict({name: dict(values) for name, values in card.items()}))
+    rows = [[name, *(_score(key, values[key]) for key in SCORES)] for name, values in card.items()]
+    print_table(title, ["", *(key.replace("coverage ", "coverage\n") for key in SCORES)], rows)
+    typer.echo(verdict)
 
 
-def _number(value: float) -> str:
-    return f"{value:.4g}" if abs(value) < 1e5 else f"{value:.3e}"
+def _score(name: str, value: float) -> str:
+    if name.startswith("coverage"):
+        return f"{100 * value:.0f} %"
+    return f"{value:.3f}" if name in ("NLL", "R2") else in_digits(value)
+
+
+def in_digits(value: float) -> str:
+    """Write a number with four digits, for people.
+
+    Examples
+    --------
+    >>> in_digits(123456.7), in_digits(0.0123456), in_digits(-2e-9)
+    ('123,457', '0.01235', '-2e-09')
+    """
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
 def write_html(path: str, **content: Any) -> None:

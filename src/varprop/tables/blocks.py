@@ -69,8 +69,12 @@ class Blocks:
         types = column_types(self.source)
         self.new_columns = check_columns(pre, self.source.names, types, self.source.label)
         # Ids stay text, so that 007 comes out as it came in.
-        self.id_types = {name: types.get(name, pa.string()) for name in pre.ids}
-        self._columns = {column.name: column.text_type for column in pre.inputs} | self.id_types
+        text = dict.fromkeys(pre.ids, pa.string())
+        self.id_types = {
+            name: kind.value_type if pa.types.is_dictionary(kind) else kind
+            for name, kind in (text | {name: types[name] for name in pre.ids if types}).items()
+        }
+        self._columns = {column.name: column.text_type for column in pre.inputs} | text
         if self.targets:
             absent = [name for name in pre.targets if name not in self.source.names]
             if absent:

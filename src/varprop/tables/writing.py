@@ -14,9 +14,11 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from varprop.tables.columns import is_text
 from varprop.tables.errors import TableError
 
 _FORMATS = {
@@ -48,14 +50,27 @@ class _Text:
         header = io.StringIO()
         csv.writer(header, delimiter=delimiter, lineterminator="\n").writerow(schema.names)
         file.write(header.getvalue().encode())
-        options = pa.csv.WriteOptions(include_header=False, delimiter=delimiter, batch_size=8192)
-        self._writer = pa.csv.CSVWriter(file, schema, write_options=options)
+        self._file = file
+        self._options = {
+            style: pa.csv.WriteOptions(
+                include_header=False, delimiter=delimiter, batch_size=8192, quoting_style=style
+            )
+            for style in ("needed", "none")
+        }
+        self._special = f'["\r\n{delimiter}]'
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._writer.write_batch(batch)
+        # pyarrow's "needed" puts quotes around all text, also where none are needed.
+        quote = any(
+            pc.any(pc.match_substring_regex(column, self._special)).as_py()
+            for column in batch.columns
+            if is_text(column.type)
+        )
+        options = self._options["needed" if quote else "none"]
+        pa.csv.write_csv(batch, self._file, write_options=options)
 
     def close(self) -> None:
-        self._writer.close()
+        pass
 
 
 class _Parquet:

@@ -5,6 +5,7 @@ from . import diagnostics as diagnostics
 from . import importance as importance
 from . import metrics as metrics
 from . import nn as nn
+from . import plotting as plotting
 from . import priors as priors
 from . import report as report
 from . import scoring as scoring

@@ -1,0 +1,30 @@
+"""Plots of predictive distributions with matplotlib, the extra ``plot``; nothing here knows of JAX.
+
+Every function draws into ``ax`` (a new figure's by default), takes its options by keyword and
+returns the Axes. Targets come first, predictions second, as in `varprop.metrics`; a prediction of
+several outputs is drawn one output at a time, by ``prediction.marginal(i)``.
+"""
+
+from varprop.plotting.judging import (
+    plot_calibration,
+    plot_error_by_std,
+    plot_pit,
+    plot_predicted_observed,
+)
+from varprop.plotting.shapes import (
+    plot_band,
+    plot_density,
+    plot_output_correlation,
+    plot_training,
+)
+
+__all__ = [
+    "plot_band",
+    "plot_calibration",
+    "plot_density",
+    "plot_error_by_std",
+    "plot_output_correlation",
+    "plot_pit",
+    "plot_predicted_observed",
+    "plot_training",
+]

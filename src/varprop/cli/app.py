@@ -7,11 +7,14 @@ from typing import Annotated
 import typer
 
 from varprop import __version__
+from varprop.cli import data
+from varprop.cli.bench import bench
 from varprop.cli.demo import demo
 from varprop.cli.evaluate import evaluate
 from varprop.cli.explain import explain
 from varprop.cli.fit import fit
 from varprop.cli.predict import predict
+from varprop.cli.report import report
 from varprop.cli.shared import EPILOG, ExitCode
 
 app = typer.Typer(
@@ -39,8 +42,9 @@ def _root(
     pass
 
 
-for _command in (fit, predict, evaluate, explain, demo):
+for _command in (fit, predict, evaluate, explain, demo, bench, report):
     app.command(epilog=EPILOG)(_command)
+app.add_typer(data.app, name="data")
 
 
 def main() -> None:

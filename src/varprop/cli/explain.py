@@ -86,7 +86,8 @@ def explain(
             inputs = sorted(part["inputs"].items(), key=lambda item: -_size(item[1]))
             shown = inputs[: top or None]
             print_table(
-                f"row {row['row']}{ids}: {name} {in_digits(part['mean'])} ± {in_digits(part['std'])}",
+                f"row {row['row']}{ids}: {name} {in_digits(part['mean'])} ± "
+                f"{in_digits(part['std'])}",
                 ["input", "value", "typical", "moves the mean by", "moves the std by"],
                 [
                     [

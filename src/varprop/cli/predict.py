@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -85,7 +87,7 @@ def predict(
     fields = [*blocks.id_types.items(), *((name, pa.float64()) for name in names)]
     schema = pa.schema(fields)
 
-    def results() -> Any:
+    def results() -> Iterator[pa.RecordBatch]:
         for rows in blocks:
             values = _results(blocks.predict(rows), len(targets), interval, alphas)
             complete = rows.encoded.complete
@@ -106,8 +108,10 @@ def predict(
         )
         note(blocks.notes(), quiet=quiet)
         return
+    batches = results()
+    first = next(batches)  # if the table is no good, nothing is written, not even a header
     with open_sink(output, schema) as sink:
-        for batch in results():
+        for batch in itertools.chain([first], batches):
             sink.write(batch)
     if json:
         print_json(

@@ -162,6 +162,11 @@ def prepare(
 
 
 def _check_roles(roles: Roles, names: list[str], label: str) -> None:
+    if len(names) == 1:
+        raise TableError(
+            f"{label} has only one column, {names[0]!r}: say with --delimiter what stands between "
+            "the columns, or give a table with inputs and a target."
+        )
     for option in ("targets", "ids", "dropped", "categories"):
         for name in getattr(roles, option):
             if name not in names:
@@ -198,6 +203,8 @@ def _leave_out_unnamed(table: pa.Table, roles: Roles, notes: list[str]) -> Roles
 def _target(table: pa.Table, name: str, where: Callable[[int], str], missing: str) -> np.ndarray:
     cells = table.column(name)
     if is_text(cells.type):
+        if _share(cells, _DECIMAL_COMMA) >= 0.5:
+            raise _decimal_comma(name)
         row, text = _first_text(cells)
         raise TableError(
             f"target {name!r} holds the text {text!r} in {where(row)}: a target must be a number."
@@ -265,11 +272,9 @@ def _check_categories(
     most = MAX_FORCED_CATEGORIES if forced else MAX_CATEGORIES
     filled = len(cells) - cells.null_count
     if not forced:
-        if pc.mean(pc.match_substring_regex(cells.drop_null(), _DECIMAL_COMMA)).as_py() >= 0.5:
-            raise TableError(
-                f"column {name!r} holds numbers with a decimal comma: use --decimal ','."
-            )
-        if pc.mean(pc.match_substring_regex(cells.drop_null(), _NUMBER)).as_py() >= 0.5:
+        if _share(cells, _DECIMAL_COMMA) >= 0.5:
+            raise _decimal_comma(name)
+        if _share(cells, _NUMBER) >= 0.5:
             row, text = _first_text(cells)
             raise TableError(
                 f"column {name!r} holds the text {text!r} in {where(row)} among numbers: correct "
@@ -350,6 +355,15 @@ def _learn(cells: pa.ChunkedArray, name: str, kind: str) -> Column:
         levels,
         tuple(counted[level] for level in levels),
     )
+
+
+def _share(cells: pa.ChunkedArray, pattern: str) -> float:
+    """Return the share of the values that match."""
+    return pc.mean(pc.match_substring_regex(cells, pattern)).as_py() or 0.0
+
+
+def _decimal_comma(name: str) -> TableError:
+    return TableError(f"column {name!r} holds numbers with a decimal comma: use --decimal ','.")
 
 
 def _first_text(cells: pa.ChunkedArray) -> tuple[int, str]:

@@ -83,7 +83,7 @@ class Source:
                         if found == row + 1:
                             return before + 1
                     before = reader.line_num
-            except csv.Error:
+            except (csv.Error, *_BROKEN_GZIP):
                 pass
         return row + 2
 
@@ -128,14 +128,14 @@ def open_source(where: str, *, delimiter: str | None = None, decimal: str = ".")
             with gzip.open(path) as inner:
                 spool = _spool(inner)
             path, compressed = pathlib.Path(spool.name), False
+        source = Source(label, path, form, compressed, delimiter or ",", decimal, (), spool)
+        if form == "delimited":
+            names, delimiter = _text_header(source, delimiter)
+            source = dataclasses.replace(source, delimiter=delimiter)
+        else:
+            names = _binary_header(source)
     except _BROKEN_GZIP as error:
         raise TableError(f"{label} is a damaged gzip file: compress it again.") from error
-    source = Source(label, path, form, compressed, delimiter or ",", decimal, (), spool)
-    if form == "delimited":
-        names, delimiter = _text_header(source, delimiter)
-        source = dataclasses.replace(source, delimiter=delimiter)
-    else:
-        names = _binary_header(source)
     _check_names(names, source)
     return dataclasses.replace(source, names=tuple(names))
 

@@ -150,22 +150,28 @@ def matched_gamma(belief: Gamma, error: Float[Array, "*n"], var: Float[Array, "*
     The belief is about the noise's precision. With Z(s) the density of the error when the noise is
     Student t of shape s, the new mean and second moment of the precision are a Z(a + 1) / (b Z(a))
     and a (a + 1) Z(a + 2) / (b² Z(a)), and each Student t is replaced by the Gaussian of its
-    variance. After many rows the ratios differ from 1 by 1/a² and less, so that here the
-    differences of log Z are worked out on paper instead of being taken.
+    variance. After many rows the evidences differ by little (first differences of log Z are of the
+    order 1/a, second ones 1/a²), so the differences are worked out on paper, not subtracted.
 
     A belief with a shape of at most 1, whose variance would be infinite, is not accepted: the old
     one stays.
+
+    Examples
+    --------
+    >>> new = matched_gamma(Gamma(jnp.array(100.0), jnp.array(100.0)), jnp.ones(()), jnp.zeros(()))
+    >>> print(f"{new.shape:.1f} {new.rate:.1f}")  # half a count and half a squared error more
+    100.5 100.5
     """
     a, b = belief
-    mode = b / a
+    plain = b / a
     # The variances of the error for shapes a, a + 1 and a + 2.
-    first, second, third = var + b / (a - 1), var + mode, var + b / (a + 1)
-    gap = mode / (a - 1)  # first - second
-    wide = mode / (a * a - 1)
+    first, second, third = var + b / (a - 1), var + plain, var + b / (a + 1)
+    gap = plain / (a - 1)  # first - second
+    wide = plain / (a * a - 1)
     square = error * error
     # log Z(a + 1) - log Z(a), and log Z(a + 2) - 2 log Z(a + 1) + log Z(a).
     slope = -0.5 * (jnp.log1p(-gap / first) + square / first * (gap / second))
-    log_bend = jnp.log1p(wide / second * ((2 * var + mode) / second))
+    log_bend = jnp.log1p(wide / second * ((2 * var + plain) / second))
     bend = square / first * (var / second) * (wide / third) - 0.5 * log_bend
     shrink = 1 + (a + 1) * jnp.expm1(bend)
     new = Gamma(a / shrink, b / shrink * jnp.exp(-slope))

@@ -37,7 +37,7 @@ def demo(
     check_output(output)
 
     from varprop.cli.fitting import fit_table, report_content
-    from varprop.tables.learning import Roles
+    from varprop.tables.kinds import Roles
 
     use_compilation_cache()
     with tempfile.TemporaryDirectory(prefix="varprop-") as folder:

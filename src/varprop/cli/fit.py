@@ -112,7 +112,7 @@ def fit(
     source = open_table(table, delimiter, decimal)
 
     from varprop.cli.fitting import fit_table, report_content
-    from varprop.tables.learning import Roles
+    from varprop.tables.kinds import Roles
 
     use_compilation_cache()
     options = {

@@ -16,7 +16,8 @@ from varprop.predictive import Predictive
 from varprop.regressor import FAWNRegressor
 from varprop.scorecard import LinearModel, Scorecard, scorecard, verdict
 from varprop.tables.effects import column_importance
-from varprop.tables.learning import Roles, TrainingTable, prepare
+from varprop.tables.kinds import Roles
+from varprop.tables.learning import TrainingTable, prepare
 from varprop.tables.model import MAX_LINEAR_FEATURES, TableModel
 from varprop.tables.preprocessing import Encoded
 from varprop.tables.reading import read_table

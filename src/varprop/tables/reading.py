@@ -54,7 +54,7 @@ def read_table(source: Source, *, text: Sequence[str] = ()) -> pa.Table:
                 parse_options=_parse_options(source),
                 convert_options=_convert_options(source, column_types=types),
             )
-        except pa.ArrowException as error:
+        except (pa.ArrowException, OSError) as error:
             raise _readable(error, source, source.names) from error
     else:
         try:
@@ -107,7 +107,7 @@ def stream_table(
                     batch = reader.get_batch(number).select(names)
                     for start in range(0, batch.num_rows, block_rows):
                         yield batch.slice(start, block_rows)
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError) as error:
         if source.format == "delimited":
             raise _readable(error, source, source.names) from error
         raise _damaged(source) from error
@@ -163,7 +163,7 @@ def _readable(error: Exception, source: Source, names: Sequence[str]) -> TableEr
         return TableError(
             f"column {name!r} holds {what} in {where}, which is not {wanted}: mend or remove it."
         )
-    if "gzip" in message or "zlib" in message or "inflate" in message:
+    if re.search("gzip|zlib|inflate|compressed", message):
         return TableError(f"{source.label} is a damaged gzip file: compress it again.")
     return TableError(f"{where} cannot be read as a table ({message.splitlines()[0][:200]}).")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from markupsafe import Markup
 
 from varprop.diagnostics import CalibrationCurve, ErrorByStd, PITHistogram
-from varprop.report.numerals import number
+from varprop.report.numerals import number, ticks
 from varprop.report.svg import Axis, Frame, coordinate, element, polyline
 
 __all__ = [
@@ -67,8 +67,9 @@ def _dots(frame: Frame, x: np.ndarray, y: np.ndarray, outside: np.ndarray) -> Ma
 def predicted_observed(points: Points, *, name: str, coverage: str) -> Markup:
     """Predicted values with intervals over observed ones."""
     everything = (points.observed, points.predicted, points.lower, points.upper)
-    x = Axis.around(f"observed {name}", points.observed, points.predicted)
-    y = Axis.around(f"predicted {name}", *everything)
+    short = name if len(name) <= 34 else name[:33] + "…"
+    x = Axis.around(f"observed {short}", points.observed, points.predicted)
+    y = Axis.around(f"predicted {short}", *everything)
     frame = Frame(x, y, height=340.0)
     low, high = max(x.low, y.low), min(x.high, y.high)
     ends = np.array([low, high])
@@ -95,7 +96,7 @@ def calibration(curve: CalibrationCurve, label: str) -> Markup:
     texts = tuple(f"{20 * k} %" for k in range(6))
     x = Axis("stated coverage of the interval", 0.0, 1.0, at, texts)
     y = Axis("observed values inside", 0.0, 1.0, at, texts)
-    frame = Frame(x, y, height=340.0)
+    frame = Frame(x, y, height=340.0, right=20.0)
     level = np.concatenate([[0.0], curve.level, [1.0]])
     low, high = (np.concatenate([[0.0], v, [1.0]]) for v in (curve.lower, curve.upper))
     return frame.draw(
@@ -110,6 +111,8 @@ def pit(histogram: PITHistogram, label: str) -> Markup:
     """Bars of the probability integral transform with the range that chance allows."""
     x = Axis("stated probability of a lower value", 0.0, 1.0)
     y = Axis.around("number of rows", histogram.counts, [histogram.upper], zero=True)
+    whole = tuple(v for v in ticks(y.low, y.high) if v == round(v))
+    y = replace(y, tick_values=whole, tick_texts=tuple(f"{v:,.0f}" for v in whole))
     frame = Frame(x, y)
     floor = float(frame.py(0.0))
     bars = []

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["aligned", "number", "percent", "plus_minus", "tick_labels", "ticks"]
+__all__ = ["aligned", "number", "percent", "plus_minus", "tick_labels", "ticks", "to_precision"]
 
+NBSP = "\N{NO-BREAK SPACE}"
 _RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
@@ -63,20 +64,40 @@ def aligned(values: Sequence[float], digits: int = 4) -> list[str]:
     return [_signed(f"{v:z,.{decimals}f}") if math.isfinite(v) else number(v) for v in values]
 
 
-def plus_minus(value: float, spread: float) -> tuple[str, str]:
-    """Return value and spread, the value to the precision of the spread.
+def _decimals(value: float, spread: float) -> int | None:
+    """Return how many decimals show two digits of the spread, or None if too many would."""
+    if not (math.isfinite(spread) and spread > 0):
+        return None
+    decimals = 1 - math.floor(math.log10(spread))
+    whole = math.floor(math.log10(abs(value))) + 1 if value else 0
+    if decimals > 9 or whole > 12 or whole + decimals > 15 or (decimals < -4 and whole > 6):
+        return None
+    return max(decimals, 0)
+
+
+def to_precision(value: float, spread: float) -> str:
+    """Return a value to the second digit of its spread.
 
     Examples
     --------
-    >>> plus_minus(151.234, 54.27), plus_minus(0.5, 0.0123), plus_minus(3.0, 0.0)
-    (('151', '54'), ('0.500', '0.012'), ('3', '0'))
+    >>> to_precision(151.234, 54.27), to_precision(0.5, 0.0123), to_precision(1e9, 0.001)
+    ('151', '0.500', '1,000,000,000.0000')
     """
-    if not (math.isfinite(spread) and spread > 0 and 1e-3 <= abs(value) < 1e6):
-        return number(value), number(spread, 2)
-    decimals = 1 - math.floor(math.log10(spread))
-    if not 0 <= decimals <= 6:
-        return number(value, 4), number(spread, 2)
-    return _signed(f"{value:,.{decimals}f}"), _signed(f"{spread:,.{decimals}f}")
+    decimals = _decimals(value, spread)
+    return number(value, 4) if decimals is None else _signed(f"{value:z,.{decimals}f}")
+
+
+def plus_minus(value: float, spread: float) -> tuple[str, str]:
+    """Return value and spread to the second digit of the spread.
+
+    Examples
+    --------
+    >>> plus_minus(151.234, 54.27), plus_minus(0.5, 0.0103), plus_minus(3.0, 0.0)
+    (('151', '54'), ('0.500', '0.010'), ('3', '0'))
+    """
+    decimals = _decimals(value, spread)
+    stated = number(spread, 2) if decimals is None else f"{spread:,.{decimals}f}"
+    return to_precision(value, spread), stated
 
 
 def percent(share: float) -> str:
@@ -84,11 +105,11 @@ def percent(share: float) -> str:
 
     Examples
     --------
-    >>> percent(0.883), percent(0.9966), percent(1.0)
-    ('88 %', '99.7 %', '100 %')
+    >>> [text.replace(NBSP, "_") for text in (percent(0.883), percent(0.9966), percent(1.0))]
+    ['88_%', '99.7_%', '100_%']
     """
     near = 0 < min(share, 1 - share) < 0.01
-    return f"{100 * share:.{1 if near else 0}f} %"
+    return f"{100 * share:.{1 if near else 0}f}{NBSP}%"
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
@@ -103,13 +124,13 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     if not span > 0 or not math.isfinite(span):
         return [low]
     unit = 10.0 ** math.floor(math.log10(span))
-    if unit == 0.0:  # below the smallest normal number
-        return [low, high]
-    step = next((k * unit for k in (1.0, 2.0, 2.5, 5.0) if k * unit >= span * 0.999), 10.0 * unit)
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    if last - first > 4 * about:  # the range is at the resolution of floating point
-        return [low, high]
-    return [k * step for k in range(first, last + 1)]
+    for step in (k * unit for k in (0.5, 1.0, 2.0, 2.5, 5.0, 10.0)):
+        if step == 0.0:  # below the smallest number there is
+            break
+        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+        if 1 <= last - first <= about:
+            return [k * step for k in range(first, last + 1)]
+    return [low, high]
 
 
 def tick_labels(values: list[float]) -> list[str]:

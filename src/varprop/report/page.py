@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from varprop import metrics
 from varprop._mixture import ArrayLike
 from varprop._predictive_checks import as_float, check_finite
 from varprop.predictive import Predictive
@@ -18,6 +17,7 @@ from varprop.report.files import render, script_json, write_whole
 from varprop.report.numerals import aligned, number, percent
 from varprop.report.regions import Column
 from varprop.report.targets import Section, section
+from varprop.report.words import find
 
 __all__ = ["write_report"]
 
@@ -148,14 +148,14 @@ def _overview(names: list[str], y: np.ndarray, prediction: Predictive) -> list[d
     """Return one row per target with its main scores, each as a text and as a number to sort by."""
     table = []
     for k, name in enumerate(names):
-        one, target = prediction.marginal(k), y[:, k]
-        scores = [float(metrics.rmse(target, one)), float(np.median(one.std))]
-        cells: list[tuple[str, float | str]] = [(number(score), score) for score in scores]
-        r2 = float(metrics.r2(target, one)) if len(y) > 1 else None
-        cells.append(("–", "") if r2 is None else (number(r2, 2), r2))
-        held = float(metrics.interval_coverage(target, one))
-        cells.append((percent(held), held))
-        table.append({"name": name, "cells": cells})
+        found = find(y[:, k], prediction.marginal(k))
+        cells: list[tuple[str, float | str]] = [
+            (number(found.rmse), found.rmse),
+            (number(found.typical_std), found.typical_std),
+            ("–", "") if found.r2 is None else (number(found.r2, 2), found.r2),
+            (percent(found.covered[1]), found.covered[1]),
+        ]
+        table.append({"name": name, "cells": cells, "verdict": found.in_a_word})
     return table
 
 
@@ -172,7 +172,7 @@ def _scorecard(scorecard: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
             best[name] = max(values) if name in HIGHER_IS_BETTER else min(values)
     table = {name: [float(row.get(name, np.nan)) for row in scorecard.values()] for name in scores}
     texts = {name: _score_texts(name, values) for name, values in table.items()}
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "model": str(model),
             "cells": [
@@ -186,7 +186,14 @@ def _scorecard(scorecard: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
         }
         for i, model in enumerate(scorecard)
     ]
-    return {"scores": ["R²" if name == "R2" else str(name) for name in scores], "rows": rows}
+    won = sum(bool(cell["best"]) for cell in rows[0]["cells"])
+    first = rows[0]["model"]
+    finding = f"Of the models below, {first} is best by {won} of {len(best)} scores."
+    return {
+        "finding": finding if best else "",
+        "scores": ["R²" if name == "R2" else str(name) for name in scores],
+        "rows": rows,
+    }
 
 
 def _score_texts(name: str, values: list[float]) -> list[str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from markupsafe import Markup, escape
 
-from varprop.report.numerals import tick_labels, ticks
+from varprop.report.numerals import tick_labels, ticks, to_precision
 
 __all__ = ["Axis", "Frame", "coordinate", "element", "polygon", "polyline"]
 
@@ -55,6 +56,10 @@ def polygon(points: Iterable[tuple[float, float]], class_: str) -> Markup:
     return element("path", d=f"M{path}Z", class_=class_)
 
 
+def _with_offset(label: str, offset: float) -> str:
+    return f"{label} less {to_precision(offset, abs(offset) * 1e-9)}" if offset else label
+
+
 @dataclass(frozen=True)
 class Axis:
     """A linear axis: what it is called and from where to where it goes."""
@@ -85,14 +90,15 @@ class Axis:
         length = self.high / 2 - self.low / 2
         return np.asarray((np.asarray(values, np.float64) / 2 - self.low / 2) / length)
 
-    def marks(self, about: int) -> tuple[list[float], list[str]]:
-        """Return tick positions and their texts."""
-        at = (
-            list(self.tick_values)
-            if self.tick_values is not None
-            else ticks(self.low, self.high, about)
-        )
-        return at, list(self.tick_texts) if self.tick_texts is not None else tick_labels(at)
+    def marks(self, about: int) -> tuple[list[float], list[str], float]:
+        """Return tick positions, their texts, and what has been subtracted in the texts."""
+        if self.tick_values is not None and self.tick_texts is not None:
+            return list(self.tick_values), list(self.tick_texts), 0.0
+        at = ticks(self.low, self.high, about)
+        size = max(abs(self.low), abs(self.high))
+        if 0 < at[-1] - at[0] < 1e-5 * size:  # digits that all ticks share would fill the chart
+            return at, tick_labels([value - at[0] for value in at]), at[0]
+        return at, tick_labels(at), 0.0
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,12 @@ class Frame:
     bottom: float = 46.0
     x_ticks: int = 5
     y_ticks: int = 5
+
+    @cached_property
+    def gutter(self) -> float:
+        """Room on the left: as much as the texts there need."""
+        longest = max((len(text) for text in self.y.marks(self.y_ticks)[1]), default=0)
+        return max(self.left, (24.0 if self.y.label else 10.0) + 6.3 * longest)
 
     def px(self, values: Sequence[float] | np.ndarray | float) -> np.ndarray:
         """Return horizontal pixels."""
@@ -139,24 +151,26 @@ class Frame:
         """Return grid lines, ticks and labels."""
         right, floor = self.width - self.right, self.height - self.bottom
         parts = []
-        for value, text in zip(*self.y.marks(self.y_ticks), strict=True):
+        at_y, texts_y, offset_y = self.y.marks(self.y_ticks)
+        at_x, texts_x, offset_x = self.x.marks(self.x_ticks)
+        for value, text in zip(at_y, texts_y, strict=True):
             at = float(self.py(value))
-            parts.append(element("path", d=f"M{self.left:g} {at:.1f}H{right:g}", class_="grid"))
+            parts.append(element("path", d=f"M{self.gutter:g} {at:.1f}H{right:g}", class_="grid"))
             parts.append(
-                element("text", text, x=self.left - 6, y=at + 4, class_="tick", text_anchor="end")
+                element("text", text, x=self.gutter - 6, y=at + 4, class_="tick", text_anchor="end")
             )
-        for value, text in zip(*self.x.marks(self.x_ticks), strict=True):
+        for value, text in zip(at_x, texts_x, strict=True):
             at = float(self.px(value))
             parts.append(element("path", d=f"M{at:.1f} {floor:g}v4", class_="axis"))
             parts.append(
                 element("text", text, x=at, y=floor + 17, class_="tick", text_anchor="middle")
             )
-        parts.append(element("path", d=f"M{self.left:g} {floor:g}H{right:g}", class_="axis"))
-        middle = (self.left + right) / 2
+        parts.append(element("path", d=f"M{self.gutter:g} {floor:g}H{right:g}", class_="axis"))
+        middle = (self.gutter + right) / 2
         parts.append(
             element(
                 "text",
-                self.x.label,
+                _with_offset(self.x.label, offset_x),
                 x=middle,
                 y=self.height - 8,
                 class_="label",
@@ -167,7 +181,7 @@ class Frame:
         parts.append(
             element(
                 "text",
-                self.y.label,
+                _with_offset(self.y.label, offset_y),
                 x=13.0,
                 y=height,
                 class_="label",

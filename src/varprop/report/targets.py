@@ -10,7 +10,7 @@ from varprop import diagnostics
 from varprop.predictive import Predictive
 from varprop.report import charts, words
 from varprop.report.charts import Figure, Points
-from varprop.report.numerals import aligned, number, plus_minus
+from varprop.report.numerals import aligned, number, plus_minus, to_precision
 from varprop.report.regions import Column, Region, panel, regions
 
 __all__ = ["Section", "SurprisingRow", "choose_rows", "section"]
@@ -177,7 +177,7 @@ def _surprising(
     table = []
     for row in np.argsort(-np.abs(z), kind="stable")[:SURPRISING].tolist():
         around, spread = plus_minus(mean[row], std[row])
-        texts = (number(y[row], 4), around, spread, _one_decimal(z[row]))
+        texts = (to_precision(y[row], std[row]), around, spread, _one_decimal(z[row]))
         sort_z = float(np.clip(z[row], -1e300, 1e300))
         table.append(
             SurprisingRow(
@@ -207,8 +207,10 @@ def _hover(
     return {
         "name": name,
         "row": chosen,
-        "observed": [number(y[r], 4) for r in chosen],
+        "observed": [to_precision(y[r], std[r]) for r in chosen],
         "predicted": predicted,
-        "interval": [f"{number(lower[r], 4)} to {number(upper[r], 4)}" for r in chosen],
+        "interval": [
+            f"{to_precision(lower[r], std[r])} to {to_precision(upper[r], std[r])}" for r in chosen
+        ],
         "z": [_one_decimal(z[r]) for r in chosen],
     }

@@ -28,7 +28,17 @@ class Findings:
     allowed: tuple[tuple[float, float], tuple[float, float]]
     verdict: str
     headline: str
-    bias: float
+
+    @property
+    def in_a_word(self) -> str:
+        """The verdict on the intervals, for a table."""
+        return {
+            "good": "as stated",
+            "over": "too narrow",
+            "under": "too wide",
+            "shape": "wrong shape",
+            "unknown": "too few rows",
+        }[self.verdict]
 
     @property
     def how_good(self) -> str:
@@ -44,11 +54,18 @@ class Findings:
     @property
     def how_sure(self) -> str:
         """How large the stated spread is and where it comes from."""
+        if self.typical_std == 0:
+            return "The model claims to know most values exactly: it states no spread for them."
         text = f"The model states a standard deviation of typically {number(self.typical_std)}"
+        if self.model_share > 0.995:
+            return (
+                text + "; nearly all of it is doubt about the model, which more data would lower."
+            )
+        if self.model_share < 0.005:
+            return text + "; nearly all of it is noise, which more data would not lower."
         return (
-            text
-            + f"; {percent(self.model_share)} of that variance is doubt about the model, which "
-            "more data would lower, and the rest is noise, which it would not."
+            text + f"; {percent(self.model_share)} of that variance is doubt about the model, "
+            "which more data would lower, and the rest is noise, which it would not."
         )
 
     @property
@@ -58,7 +75,7 @@ class Findings:
         rows = "the one observed value" if self.n == 1 else f"the {self.n:,} observed values"
         return (
             f"90 % intervals held {percent(self.covered[1])} of {rows}; "
-            f"{percent(low)[:-2]}–{percent(high)} is what chance allows."
+            f"{percent(low)[:-2]}–\N{WORD JOINER}{percent(high)} is what chance allows."
         )
 
 
@@ -86,7 +103,6 @@ def find(y: np.ndarray, prediction: Predictive) -> Findings:
         allowed=(allowed[0], allowed[1]),
         verdict=verdict,
         headline=headline,
-        bias=size * float(np.mean(y / size - prediction.mean / size)),
     )
 
 
@@ -96,7 +112,7 @@ def _verdict(n: int, covered: list[float], allowed: list[tuple[float, float]]) -
     below = [c < low for c, (low, _) in zip(covered, allowed, strict=True)]
     above = [c > high for c, (_, high) in zip(covered, allowed, strict=True)]
     if not any(below) and not any(above):
-        return "good", "The stated uncertainty agrees with the observations."
+        return "good", "The intervals hold about as many observations as they should."
     if any(below) and not any(above):
         return "over", "The model is overconfident: its intervals are too narrow."
     if any(above) and not any(below):
@@ -109,23 +125,19 @@ def _verdict(n: int, covered: list[float], allowed: list[tuple[float, float]]) -
 
 def calibration_finding(curve: CalibrationCurve) -> str:
     """Say where the curve leaves its band."""
-    outside = (curve.observed < curve.lower) | (curve.observed > curve.upper)
-    if not outside.any():
+    below, above = curve.observed < curve.lower, curve.observed > curve.upper
+    outside, m = int((below | above).sum()), len(curve.level)
+    if not outside:
         return "The curve stays inside the band at every level."
-    below = curve.observed < curve.lower
-    where = curve.level[outside]
-    side = "below" if below[outside].all() else "above" if not below.any() else "outside"
-    meaning = {
-        "below": "intervals are too narrow",
-        "above": "intervals are too wide",
-        "outside": "some intervals are too narrow and some too wide",
-    }[side]
-    span = percent(where.min())
-    if len(where) > 1:
-        span = f"between {span} and {percent(where.max())}"
-    return f"The curve lies {side} the band at levels of {span}: {meaning} there.".replace(
-        "levels of between", "levels between"
-    )
+    if below.any() and above.any():
+        return (
+            f"At {outside} of {m} levels the curve lies outside the band: some intervals are too "
+            "narrow and some too wide."
+        )
+    side, meaning = ("below", "too narrow") if below.any() else ("above", "too wide")
+    if outside <= 0.05 * m:
+        return f"At {outside} of {m} levels the curve lies {side} the band, as chance may have it."
+    return f"At {outside} of {m} levels the curve lies {side} the band: intervals are {meaning}."
 
 
 def pit_finding(histogram: PITHistogram, pit: np.ndarray) -> str:

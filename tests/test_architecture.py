@@ -79,6 +79,7 @@ NUMPY_ORDER = [
     "scoring",
     "conformal",
     "importance",
+    "scorecard",
     "diagnostics",
     "plotting.style",
     "plotting.judging",

@@ -174,7 +174,7 @@ def verdict(y: np.ndarray, predictions: Mapping[str, Predictive]) -> str:
     >>> y = np.linspace(-1, 1, 50)
     >>> sure = Predictive.gaussian(y, np.zeros(50), 0.01)
     >>> verdict(y, {MODEL: sure, CONSTANT: Predictive.gaussian(0 * y, np.zeros(50), 0.5)})
-    'This model is clearly better than the constant Gaussian: NLL lower by 2.29 ± 0.05.'
+    'This model is clearly better than the constant Gaussian: NLL lower by 2.30 ± 0.04.'
     """
     losses = {name: -prediction.logpdf(y) for name, prediction in predictions.items()}
     best = min((name for name in losses if name != MODEL), key=lambda name: losses[name].mean())

@@ -160,7 +160,7 @@ def error_against_std(points: Points, groups: ErrorByStd, label: str) -> Markup:
 
 def training_curve(loss: np.ndarray) -> tuple[Markup, bool]:
     """Return the loss by epoch, and whether its beginning was cut so that the rest can be seen."""
-    epoch = np.arange(1, len(loss) + 1)
+    epoch = np.arange(1, len(loss) + 1, dtype=np.float64)
     seen = np.isfinite(loss)
     epoch, loss = epoch[seen], loss[seen]
     if len(loss) > 400:
@@ -175,7 +175,7 @@ def training_curve(loss: np.ndarray) -> tuple[Markup, bool]:
     last = element(
         "circle", cx=float(frame.px(epoch[-1])), cy=float(frame.py(loss[-1])), r=4, class_="end"
     )
-    label = f"Training loss from {number(loss[0])} to {number(loss[-1])} in {epoch[-1]} epochs."
+    label = f"Training loss from {number(loss[0])} to {number(loss[-1])} in {epoch[-1]:.0f} epochs."
     return frame.draw(line, last, label=label), cut
 
 

@@ -70,7 +70,10 @@ function applyFilters() {
   });
   byId("shown").textContent = String(shown);
 }
-filters.forEach((filter) => filter.addEventListener("input", applyFilters));
+filters.forEach((filter) => {
+  filter.addEventListener("input", applyFilters);
+  filter.addEventListener("change", applyFilters);
+});
 all(".filters").forEach((form) => {
   form.hidden = false;
   form.addEventListener("submit", (event) => event.preventDefault());
@@ -84,7 +87,7 @@ if (picker) {
     section.hidden = picker.value !== "all" && section.dataset.target !== picker.value;
   });
   picker.closest(".picker").hidden = false;
-  picker.addEventListener("input", show);
+  picker.addEventListener("change", show);
   show();
 }
 
@@ -95,6 +98,7 @@ const data = JSON.parse(holder.textContent);
 const tip = byId("tip");
 const INPUTS = 12;
 let lit = [];
+let anchor = null; // gives the box beside which the row is shown
 
 function make(tag, text) {
   const node = document.createElement(tag);
@@ -124,21 +128,28 @@ function marks(target, i) {
 function clear() {
   lit.forEach((node) => node.classList.remove("on"));
   lit = [];
+  anchor = null;
   tip.hidden = true;
 }
-function light(target, i, box) {
-  clear();
-  lit = marks(target, i);
-  lit.forEach((node) => node.classList.add("on"));
-  describe(target, i);
-  tip.hidden = false;
+function place() {
+  if (!anchor) return;
+  const box = anchor();
   const size = tip.getBoundingClientRect();
   const room = 14;
   let left = box.right + room;
   if (left + size.width > window.innerWidth - room) left = Math.max(room, box.left - room - size.width);
-  const top = Math.min(Math.max(room, box.top - size.height / 2), window.innerHeight - size.height - room);
+  const top = Math.min(box.top - size.height / 2, window.innerHeight - size.height - room);
   tip.style.left = left + "px";
   tip.style.top = Math.max(room, top) + "px";
+}
+function light(target, i, where) {
+  clear();
+  anchor = where;
+  lit = marks(target, i);
+  lit.forEach((node) => node.classList.add("on"));
+  describe(target, i);
+  tip.hidden = false;
+  place();
 }
 
 all("svg.pick").forEach((svg) => {
@@ -165,7 +176,7 @@ all("svg.pick").forEach((svg) => {
   }
   function go(i) {
     current = i;
-    light(target, i, group.children[i].getBoundingClientRect());
+    light(target, i, () => group.children[i].getBoundingClientRect());
   }
   function point(event) {
     const i = nearest(event);
@@ -189,16 +200,17 @@ all("svg.pick").forEach((svg) => {
 all("tr[data-point]").forEach((row) => {
   const target = Number(row.dataset.target);
   row.tabIndex = 0;
-  const show = () => {
+  const show = () => light(target, Number(row.dataset.point), () => {
     const box = row.getBoundingClientRect();
-    light(target, Number(row.dataset.point), { left: box.left, right: box.left + 90, top: box.bottom + 100 });
-  };
+    return { left: box.left, right: box.left + 90, top: box.bottom + 100 };
+  });
   row.addEventListener("focus", show);
   row.addEventListener("pointerenter", show);
   row.addEventListener("blur", clear);
   row.addEventListener("pointerleave", clear);
 });
 document.addEventListener("keydown", (event) => { if (event.key === "Escape") clear(); });
-window.addEventListener("scroll", clear, { passive: true });
+window.addEventListener("scroll", place, { passive: true });
+window.addEventListener("resize", place);
 all(".hint").forEach((hint) => { hint.hidden = false; });
 })();

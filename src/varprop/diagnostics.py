@@ -108,6 +108,13 @@ def middle_pit(y: Array, prediction: Predictive) -> Array:
     return middle
 
 
+def _tail(probability: float) -> float:
+    """Return the probability on either side of a central range."""
+    if not 0 < probability < 1:
+        raise ValueError(f"probability must lie strictly between 0 and 1, not {probability}.")
+    return (1.0 - probability) / 2.0
+
+
 def chance_range(n: int, share: ArrayLike, probability: float = 0.95) -> tuple[Array, Array]:
     """Smallest central range that holds a binomial share with at least the given probability.
 
@@ -126,9 +133,7 @@ def chance_range(n: int, share: ArrayLike, probability: float = 0.95) -> tuple[A
     >>> print(lower.round(3), upper.round(3))
     0.842 0.95
     """
-    if not 0 < probability < 1:
-        raise ValueError(f"probability must lie strictly between 0 and 1, not {probability}.")
-    tail = (1.0 - probability) / 2.0
+    tail = _tail(probability)
     lower, upper = (np.asarray(stats.binom.ppf(q, n, share)) / n for q in (tail, 1.0 - tail))
     return np.asarray(lower), np.asarray(upper)
 
@@ -251,7 +256,7 @@ def error_by_std(
     # Satterthwaite: a weighted sum of chi-squares has fewer degrees of freedom than terms.
     ratio = [std[r] / top if (top := std[r].max()) > 0 else np.ones(r.sum()) for r in rows]
     freedom = np.array([np.sum(q**2) ** 2 / np.sum(q**4) for q in ratio])
-    tail = (1.0 - probability) / 2.0
+    tail = _tail(probability)
     lower, upper = (np.sqrt(stats.chi2.ppf(q, freedom) / freedom) for q in (tail, 1.0 - tail))
     return ErrorByStd(
         stated * size, observed * size, stated * lower * size, stated * upper * size, count

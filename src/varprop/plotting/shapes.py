@@ -54,7 +54,9 @@ def plot_band(
     (1, 2)
     """
     where = one_column(x, "x")
-    one_output(np.zeros(len(where)), prediction)
+    one_output(np.zeros(prediction.n_rows), prediction)
+    if len(where) != prediction.n_rows:
+        raise ValueError(f"x has {len(where)} values but {prediction.n_rows} rows were predicted.")
     order = np.argsort(where, kind="stable")
     sorted_x = where[order]
     mean = prediction.mean.reshape(-1)[order]

@@ -61,7 +61,7 @@ def _dots(frame: Frame, x: np.ndarray, y: np.ndarray, outside: np.ndarray) -> Ma
             marks.append(element("path", d=f"M{at}m-4 0l4-4 4 4-4 4z", class_="out"))
         else:
             marks.append(element("circle", cx=px, cy=py, r=3))
-    return element("g", Markup("").join(marks), class_="points")
+    return element("g", Markup("".join(marks)), class_="points")
 
 
 def predicted_observed(points: Points, *, name: str, coverage: str) -> Markup:
@@ -127,7 +127,7 @@ def pit(histogram: PITHistogram, label: str) -> Markup:
     ends = [0.0, 1.0]
     expected = float(histogram.counts.sum()) / len(histogram.counts)
     return frame.draw(
-        element("g", Markup("").join(bars), class_="bars"),
+        element("g", Markup("".join(bars)), class_="bars"),
         frame.band(ends, [histogram.lower] * 2, [histogram.upper] * 2, "band over"),
         polyline(frame.points(ends, [expected, expected]), "ideal"),
         label=label,

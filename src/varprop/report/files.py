@@ -44,6 +44,7 @@ def render(template: str, **values: object) -> str:
         loader=jinja2.PackageLoader("varprop.report"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
         trim_blocks=True,
         lstrip_blocks=True,
     )

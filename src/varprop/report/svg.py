@@ -33,15 +33,14 @@ def element(tag: str, *children: str, **attributes: object) -> Markup:
     >>> print(element("text", "a < b", x=1.25, class_="tick"))
     <text x="1.2" class="tick">a &lt; b</text>
     """
-    parts = [Markup("<"), Markup(tag)]
+    parts = []
     for name, value in attributes.items():
-        if value is None:
-            continue
-        shown = coordinate(value) if isinstance(value, float) else str(value)
-        parts.append(Markup(' {}="{}"').format(name.rstrip("_").replace("_", "-"), shown))
-    inside = Markup("").join(escape(child) for child in children)
-    parts.append(Markup(">{}</{}>").format(inside, Markup(tag)) if children else Markup("/>"))
-    return Markup("").join(parts)
+        if value is not None:
+            shown = coordinate(value) if isinstance(value, float) else escape(str(value))
+            parts.append(f' {name.rstrip("_").replace("_", "-")}="{shown}"')
+    inside = "".join(escape(child) for child in children)
+    end = f">{inside}</{tag}>" if children else "/>"
+    return Markup(f"<{tag}{''.join(parts)}{end}")
 
 
 def polyline(points: Iterable[tuple[float, float]], class_: str) -> Markup:
@@ -189,7 +188,7 @@ class Frame:
                 transform=f"rotate(-90 13 {height:g})",
             )
         )
-        return Markup("").join(parts)
+        return Markup("".join(parts))
 
     def draw(self, *layers: Markup, label: str, target: int | None = None) -> Markup:
         """Return the whole picture; with a target, its points can be stepped through."""

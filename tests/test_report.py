@@ -1,0 +1,400 @@
+"""The report as text: what it says, that it is whole, safe, small and free of NaN."""
+
+import html.parser
+import json
+import os
+import re
+import stat
+
+import numpy as np
+import pytest
+
+from varprop.predictive import Predictive
+from varprop.report import write_benchmark_report, write_report
+from varprop.report.benchmark import VERDICTS
+from varprop.report.files import script_json
+from varprop.report.numerals import number, tick_labels, ticks
+from varprop.report.regions import Column, regions
+from varprop.report.svg import Axis, Frame, coordinate, element
+
+VOID = {"meta", "link", "img", "br", "hr", "input"}
+MINUS = "\N{MINUS SIGN}"
+
+
+class Reader(html.parser.HTMLParser):
+    """Checks that elements nest, and collects the text outside scripts and styles."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags, self.text, self.attributes = [], [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.text.append(data)
+
+
+def read(path):
+    """Return the whole page, its visible text and the parser."""
+    page = path.read_text("utf-8")
+    reader = Reader()
+    reader.feed(page)
+    reader.close()
+    assert reader.open == []
+    text = re.sub(r"\s+", " ", " ".join(reader.text)).replace("\N{WORD JOINER}", "")
+    return page, text, reader
+
+
+def drawn(n=120, d=None, *, seed=0, stretch=1.0):
+    """A prediction of n rows, and targets drawn from it with the spread stretched."""
+    rng = np.random.default_rng(seed)
+    shape = (n,) if d is None else (n, d)
+    p = Predictive.gaussian(rng.normal(size=shape), rng.uniform(0.1, 1.0, shape), 0.5)
+    return p.mean + stretch * (p.sample(random_state=rng)[0] - p.mean), p
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "report.html"
+
+
+def test_says_what_chance_allows(path):
+    y, p = drawn()
+    write_report(path, title="Trial", prediction=p, y=y, target_names=["price"])
+    held = np.mean((p.interval(0.9)[0] <= y) & (y <= p.interval(0.9)[1]))
+    _, text, _ = read(path)
+    assert f"90 % intervals held {100 * held:.0f} %" in text
+    assert "of the 120 observed values; 84\N{EN DASH}95 % is what chance allows." in text
+    assert "120 rows that the model had not seen · predicting price" in re.sub(" +", " ", text)
+
+
+@pytest.mark.parametrize(
+    ("stretch", "said"),
+    [
+        (1.0, "hold about as many observations as they should"),
+        (2.0, "overconfident: its intervals are too narrow"),
+        (0.3, "too cautious: its intervals are wider than needed"),
+    ],
+)
+def test_verdict_follows_the_data(path, stretch, said):
+    y, p = drawn(500, stretch=stretch)
+    write_report(path, title="Trial", prediction=p, y=y, target_names=["price"])
+    _, text, _ = read(path)
+    assert said in text
+    spread = {1.0: "No sign of a wrong shape", 2.0: "too small", 0.3: "too large"}[stretch]
+    assert spread in text
+
+
+def test_all_parts_are_there(path):
+    y, p = drawn()
+    rng = np.random.default_rng(3)
+    write_report(
+        path,
+        title="Trial",
+        prediction=p,
+        y=y,
+        target_names=["price"],
+        features={"age": rng.normal(size=120), "site": rng.choice(["Munich", "Garching"], 120)},
+        row_labels=[f"house {i}" for i in range(120)],
+        scorecard={
+            "this model": {"NLL": 1.25, "R2": 0.5, "coverage 90 %": 0.875},
+            "linear model": {"NLL": 1.75, "R2": 0.75, "coverage 90 %": 0.9, "CRPS": np.nan},
+        },
+        loss_curve=np.r_[np.nan, np.linspace(9, 1, 99)],
+        importance={"age": (0.7, 0.1), "site": (0.1, np.nan)},
+        settings={"seed": 4, "hidden": (50,)},
+    )
+    page, text, reader = read(path)
+    for heading in (
+        "Did the network earn its keep?",
+        "Predicted against observed",
+        "Do intervals hold what they promise?",
+        "Where in the stated distribution did values fall?",
+        "Are large errors announced?",
+        "Where is the model unsure?",
+        "Most surprising rows",
+        "Training",
+        "Which inputs matter?",
+        "Settings and versions",
+    ):
+        assert heading in text
+    assert "this model is best by 1 of 2 scores" in text  # coverage has no best
+    assert page.count("★<") == 2
+    assert "(50,)" in text
+    assert "house " in text
+    worst = int(np.argmax(np.abs((y - p.mean) / p.std)))
+    assert re.search(rf'data-point="\d+"><th scope="row">house {worst}</th>', page)
+    assert "nan" not in text.lower().split()
+    # every picture says in words what it shows
+    assert (
+        page.count("<svg") == page.count("<svg ") == len(re.findall(r"<svg [^>]*aria-label=", page))
+    )
+    assert not [v for k, v in reader.attributes if k.startswith("on")]
+
+
+def test_nothing_is_loaded_and_only_one_script_may_run(path):
+    y, p = drawn(20)
+    write_report(path, title="Trial", prediction=p, y=y, target_names=["price"])
+    page, _, reader = read(path)
+    assert not re.findall(r"https?:|url\((?!#)|@import|<base", page)
+    links = [value for name, value in reader.attributes if name in ("src", "href")]
+    assert set(links) == {"data:,", "#main"}
+    assert "default-src 'none'" in page
+    assert re.search(r"script-src 'sha256-[\w+/=]{44}'", page)
+
+
+def test_hostile_text_stays_text(path):
+    bad = "</script><script>alert(1)</script>\u2028\"'<!--"
+    y, p = drawn(30, 2)
+    write_report(
+        path,
+        title=bad,
+        prediction=p,
+        y=y,
+        target_names=[bad, bad],
+        features={bad: np.array([bad] * 30), "x": np.arange(30)},
+        row_labels=[bad] * 30,
+        scorecard={bad: {bad: 1.0}, "b": {bad: 2.0}},
+        importance={bad: (1.0, 0.5)},
+        settings={bad: bad},
+    )
+    page, text, reader = read(path)
+    assert "<script>alert" not in page
+    assert reader.tags.count("script") == 2
+    assert "alert(1)" in text
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S).group(1))
+    assert data["inputs"] == [bad, "x"]
+    assert data["rows"][0] == [bad, bad, "0"]
+    assert data["targets"][1]["name"] == bad
+
+
+def test_script_json_has_no_character_that_matters_to_html():
+    value = {"</script>": ["<!--", "&amp;", "\u2028\u2029", "ü"]}
+    text = script_json(value)
+    assert not set("<>&\u2028\u2029ü") & set(text)
+    assert json.loads(text) == value
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        script_json(float("nan"))
+
+
+NORMAL = np.random.default_rng(5).normal(size=(2, 40))
+EDGES = {
+    "one row": ([1.0], [0.1], [2.0]),
+    "all the same": ([3.0] * 12, [0.5] * 12, [3.0] * 12),
+    "certain and right": ([3.0] * 12, [0.0] * 12, [3.0] * 12),
+    "certain and wrong": ([3.0] * 12, [0.0] * 12, list(range(12))),
+    "certain here and there": (list(range(12)), [0.0, 1.0] * 6, [1.0] * 12),
+    "huge": (1e300 * NORMAL[0], [1e300] * 40, 1e300 * NORMAL[1]),
+    "both ends of the floats": ([1e306, -1e306] * 20, [1e300] * 40, [1e306] * 40),
+    "tiny": (1e-300 * NORMAL[0], [0.0] * 40, 1e-300 * NORMAL[1]),
+    "subnormal": ([5e-324, 0.0], [0.0, 0.0], [0.0, 5e-324]),
+    "far from zero": (1e9 + 1e-3 * NORMAL[0], [1e-6] * 40, 1e9 + 1e-3 * NORMAL[1]),
+}
+
+
+@pytest.mark.parametrize("case", EDGES)
+def test_any_scale_gives_a_page_without_nan(path, case):
+    mean, var, y = (np.asarray(v, float) for v in EDGES[case])
+    features = {"x": np.arange(len(y)), "text": ["a"] * len(y), "empty": np.full(len(y), np.nan)}
+    write_report(
+        path,
+        title=case,
+        prediction=Predictive.gaussian(mean, var, 0.0),
+        y=y,
+        target_names=["t"],
+        features=features,
+        loss_curve=y,
+        importance={"x": (0.0, 0.0)},
+    )
+    page, _, _ = read(path)
+    body = page[page.index("<main") : page.index("</main>")]
+    assert not re.search(r"\bnan\b|\binf\b|\bNone\b", body, re.I)
+    assert len(page) < 200_000
+    inside = re.findall(r'[xyr]="(-?[\d.]+)"', body)
+    assert inside
+    assert all(abs(float(v)) < 2000 for v in inside)
+
+
+def test_thousands_of_rows_are_thinned_and_said_to_be(path):
+    y, p = drawn(20_000)
+    rng = np.random.default_rng(0)
+    features = {f"input {i}": rng.normal(size=20_000) for i in range(10)}
+    write_report(path, title="Big", prediction=p, y=y, target_names=["t"], features=features)
+    page, text, _ = read(path)
+    assert "1,500 of 20,000 rows are drawn" in text
+    assert "8 of 10 inputs" in text
+    assert path.stat().st_size < 800_000
+    worst = np.argsort(-np.abs((y - p.mean) / p.std))[:20] + 1
+    assert set(re.findall(r'<th scope="row">row (\d+)</th>', page)) == {str(i) for i in worst}
+
+
+def test_many_targets_stay_small_and_are_all_in_the_table(path):
+    y, p = drawn(60, 30)
+    names = [f"target {i}" for i in range(30)]
+    features = {f"input {i}": y[:, i] for i in range(5)}
+    write_report(path, title="Wide", prediction=p, y=y, target_names=names, features=features)
+    page, text, _ = read(path)
+    assert page.count('<section class="target"') == 24
+    assert "The first 24 of 30 targets" in text
+    assert all(f'<th scope="row">{name}</th>' in page for name in names)
+    assert path.stat().st_size < 2_000_000
+
+
+def test_the_same_input_gives_the_same_file(tmp_path):
+    y, p = drawn(3000)
+    for name in ("a", "b"):
+        write_report(tmp_path / name, title="T", prediction=p, y=y, target_names=["t"])
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_written_whole_or_not_at_all(path, monkeypatch):
+    y, p = drawn(20)
+    path.write_text("before")
+
+    def fail(*_):
+        raise OSError("disk full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", fail)
+        with pytest.raises(OSError, match="disk full"):
+            write_report(path, title="T", prediction=p, y=y, target_names=["t"])
+    assert path.read_text() == "before"
+    assert list(path.parent.iterdir()) == [path]
+    write_report(path, title="T", prediction=p, y=y, target_names=["t"])
+    assert path.read_text("utf-8").endswith("</html>\n")
+    assert stat.S_IMODE(path.stat().st_mode) & 0o444 == 0o444 & ~_umask()
+
+
+def _umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_bad_input_is_named_and_nothing_is_written(path, as_users_run_it):
+    y, p = drawn(4)
+
+    def attempt(message, **changed):
+        arguments = {"title": "T", "prediction": p, "y": y, "target_names": ["t"], **changed}
+        with pytest.raises(ValueError, match=message):
+            write_report(path, **arguments)
+
+    attempt("2 target_names but 1 outputs", target_names=["a", "b"])
+    attempt(r"y has shape \(3,\)", y=y[:3])
+    attempt("y is not finite at row 1", y=np.array([0.0, np.nan, 0.0, 0.0]))
+    attempt("The input 'x' has 3 values but there are 4 rows", features={"x": [1, 2, 3]})
+    attempt("The input 'x' must be one column", features={"x": np.zeros((4, 2))})
+    attempt("1 row_labels but 4 rows", row_labels=["a"])
+    attempt(r"loss_curve must have shape \(n_epochs,\)", loss_curve=np.zeros((2, 2)))
+    assert not path.exists()
+
+
+def test_columns_are_numbers_or_words():
+    assert Column.read("a", [1, 2]).text(1) == "2"
+    assert Column.read("a", np.array([1.5, None], dtype=object)).text(1) == "(missing)"
+    assert Column.read("a", np.array(["x", None, np.nan], dtype=object)).text(2) == "(missing)"
+    assert Column.read("a", np.array([True, False])).words.tolist() == ["True", "False"]
+    assert Column.read("a", np.array(["2026-01-02"], "datetime64[D]")).text(0) == "2026-01-02"
+    assert len(Column.read("a", ["x" * 200]).text(0)) == 80
+
+
+def test_regions_find_where_the_spread_is():
+    x = np.linspace(-1, 1, 400)
+    site = np.where(x > 0.5, "far", "near")
+    total = 1 + x**2
+    wide, flat = regions(
+        [Column.read("noise", np.tile([0.0, 1.0], 200)), Column.read("x", x)], total, total / 2
+    )
+    assert (wide.name, flat.name) == ("x", "noise")
+    assert len(wide.total) == 8
+    assert np.argmin(wide.total) in (3, 4)
+    np.testing.assert_allclose(wide.model, wide.total / 2)
+    (sites,) = regions([Column.read("site", site)], total, total)
+    assert dict(zip(sites.labels, sites.count, strict=True)) == {"near": 300, "far": 100}
+    assert sites.total[1] > sites.total[0]
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(0, 1), (-3.3, 7), (1e9, 1e9 + 1e-3), (-1e308, 1e308), (0, 3e-310), (2, 2)]
+)
+def test_ticks_are_few_inside_and_told_apart(low, high):
+    at = ticks(float(low), float(high))
+    assert 1 <= len(at) <= 7
+    room = 1e-9 * (high / 2 - low / 2)
+    assert all(low - room <= v <= high + room for v in at)
+    offset = at[0] if high - low < 1e-5 * abs(high) else 0.0
+    assert len(set(tick_labels([v - offset for v in at]))) == len(at)
+
+
+def test_numbers():
+    assert number(-0.5) == f"{MINUS}0.5"
+    assert number(1e-7) == "1\N{MULTIPLICATION SIGN}10⁻⁷"
+    assert number(float("nan")) == "\N{EN DASH}"
+    assert number(999.96) == "1,000"
+
+
+def test_svg_refuses_what_cannot_be_drawn_and_escapes_the_rest():
+    with pytest.raises(ValueError, match="asked to draw at nan"):
+        coordinate(float("nan"))
+    assert element("text", "<b>", title='"') == '<text title="&#34;">&lt;b&gt;</text>'
+    frame = Frame(Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0), left=60.0)
+    assert frame.points([0.0, 1.0], [0.0, 1.0]) == [(60.0, 254.0), (366.0, 12.0)]
+
+
+def test_benchmark_page_shows_ours_beside_the_papers(path):
+    rows = [
+        {
+            "dataset": "boston",
+            "method": "FAWN",
+            "protocol": "20 splits",
+            "n_splits": 20,
+            "nll_mean": 2.4123,
+            "nll_se": 0.053,
+            "nll_std": 0.24,
+            "rmse_mean": 2.98,
+            "rmse_se": 0.1,
+            "coverage90": 0.912,
+            "crps": 1.5,
+            "paper_nll": 2.47,
+            "paper_pm": 0.09,
+            "paper_pm_kind": "standard error",
+            "difference_in_se": -0.6,
+            "verdict": "reproduced",
+        },
+        *({"dataset": "year", "method": "FAWN", "verdict": verdict} for verdict in VERDICTS),
+        {"dataset": "naval", "method": "PBP", "verdict": "worse", "difference_in_se": 40.0,
+         "nll_mean": float("nan"), "nll_se": None},
+    ]  # fmt: skip
+    write_benchmark_report(path, title="Table", rows=rows, settings={"seed": 1})
+    page, text, _ = read(path)
+    for shown in ("2.412 ± 0.053", "2.470 ± 0.090", f"{MINUS}0.6", "2.98 ± 0.10", "+40.0"):
+        assert shown in text
+    assert "± is the standard error" in page
+    for verdict, (sign, _) in VERDICTS.items():
+        assert f"{sign} {verdict}" in re.sub(r"\s+", " ", text)
+        assert f"<option>{verdict}</option>" in page
+    assert not re.search(r"\bnan\b|\bNone\b", page[page.index("<main") :].split("<script")[0])
+
+
+def test_benchmark_page_names_bad_rows_and_may_be_empty(path):
+    with pytest.raises(ValueError, match="Row 0 of the benchmark has no 'method'"):
+        write_benchmark_report(path, title="T", rows=[{"dataset": "a", "verdict": "worse"}])
+    with pytest.raises(ValueError, match="Row 0 of the benchmark has the verdict 'fine'"):
+        write_benchmark_report(
+            path, title="T", rows=[{"dataset": "a", "method": "b", "verdict": "fine"}]
+        )
+    assert not path.exists()
+    write_benchmark_report(path, title="T", rows=[])
+    assert "No results yet." in read(path)[1]

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: help venv test test-slow check format demo bench bench-torch clean
+.PHONY: help venv test test-slow check format demo bench bench-speed bench-torch clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -35,7 +35,12 @@ format: $(STAMP)  ## put the code into the project's format
 demo: $(STAMP)  ## the main job, printed and saved as a picture
 	$(BIN)/python examples/predictive_band.py --output predictive_band.png
 
-bench: $(STAMP)  ## speed of core, training and regressor, as ratios measured in one run each
+BENCH_STORE ?= results.sqlite
+bench: $(STAMP)  ## the paper's Table 1, FAWN columns, ten splits, live (under an hour on two cores)
+	$(BIN)/varprop bench table1 --methods fawn-vi,fawn-ropd,fawn-bern --splits 10 --store $(BENCH_STORE)
+	$(BIN)/varprop report --tables 1 --store $(BENCH_STORE)
+
+bench-speed: $(STAMP)  ## speed of core, training and regressor, as ratios measured in one run each
 	$(BIN)/python benchmarks/core_speed.py
 	$(BIN)/python benchmarks/training_speed.py
 	$(BIN)/python benchmarks/regressor_speed.py

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from varprop import Data, Scaling
-from varprop.data import bucket_size, pad_rows
+from varprop.data import bucket_size, noise_floor, pad_rows
 
 X, Y = np.arange(12.0).reshape(4, 3), np.arange(4.0)
 
@@ -181,3 +181,14 @@ class TestBuckets:
 
     def test_what_fits_is_not_copied(self):
         assert pad_rows(X, 4) is X
+
+
+def test_the_noise_floor_follows_the_step_between_repeated_targets():
+    whole = np.array([3.0, 5.0, 5.0, 8.0, 7.0])[:, None]
+    assert noise_floor(whole) == pytest.approx([0.1])
+    assert noise_floor(1000 * whole + 5) == pytest.approx([100.0])  # in the target's units
+    distinct = np.random.default_rng(0).normal(size=(50, 1))
+    assert noise_floor(distinct) == 0
+    assert noise_floor(np.ones((5, 1))) == 0  # a constant has no step
+    assert noise_floor(np.ones((1, 2))).tolist() == [0.0, 0.0]
+    assert noise_floor(np.hstack([whole, distinct[:5]]))[1] == 0

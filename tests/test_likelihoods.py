@@ -184,3 +184,25 @@ def test_sizes_that_differ_are_named(method):
 def test_impossible_noise_is_refused(std, message):
     with pytest.raises(ValueError, match=message):
         GaussianLikelihood(std)
+
+
+def test_a_floor_adds_its_variance_to_the_noise(rows, x64):
+    """All three methods are those of a likelihood with the summed variance; nothing else changes."""
+    mean, var, y, std = rows
+    floor = np.array([0.2, 0.0])
+    f = Gaussian(jnp.asarray(mean), jnp.asarray(var))
+    raised = GaussianLikelihood(jnp.asarray(std), floor=jnp.asarray(floor))
+    plain = GaussianLikelihood(jnp.asarray(np.sqrt(std**2 + floor**2)))
+    for name in ("expected_log_prob", "log_predictive"):
+        np.testing.assert_allclose(
+            getattr(raised, name)(f, jnp.asarray(y)), getattr(plain, name)(f, jnp.asarray(y))
+        )
+    np.testing.assert_allclose(raised.predictive(f).var, plain.predictive(f).var)
+    assert count_parameters(raised) == count_parameters(plain)  # the floor is not learned
+
+
+def test_noise_cannot_fall_below_its_floor():
+    likelihood = GaussianLikelihood(jnp.array([1e-20]), floor=jnp.array([0.1]))
+    assert float(likelihood.var[0]) == pytest.approx(0.01)
+    with pytest.raises(ValueError, match="floor"):
+        GaussianLikelihood(jnp.ones(1), floor=jnp.array([-0.1]))

@@ -170,6 +170,42 @@ def _weighted_moments(
     return shift, np.where(constant, 1.0, std)
 
 
+#: The noise's least standard deviation, as a share of the step between recorded targets. The noise of
+#: rounding is 0.29 of a step; this is well below, so that exact numbers on a grid may be learned.
+NOISE_PER_STEP = 0.1
+
+
+def noise_floor(y: np.ndarray) -> np.ndarray:
+    """Return a standard deviation for each target that its noise should not fall below.
+
+    Where targets repeat, as whole numbers do, a network can output one of the values exactly for
+    many rows, and the density there has no bound: the training objective then rewards certainty
+    that held-out rows refute (on the wine data a loss 0.2 lower came with a held-out NLL of 4,000).
+    So wherever values repeat, the noise keeps a tenth of the smallest step between them.
+
+    Parameters
+    ----------
+    y
+        Targets, shape (rows, outputs).
+
+    Returns
+    -------
+    ndarray
+        Shape (outputs,), in the units of y; 0 where no value occurs twice, or all are equal.
+
+    Examples
+    --------
+    >>> noise_floor(np.array([[3.0], [5.0], [5.0], [6.0]])).tolist(), noise_floor(np.eye(1)).tolist()
+    ([0.1], [0.0])
+    """
+    floors = []
+    for column in y.T:
+        values = np.unique(column)
+        repeated = 1 < len(values) < len(column)
+        floors.append(NOISE_PER_STEP * np.diff(values).min() if repeated else 0.0)
+    return np.array(floors)
+
+
 def bucket_size(n: int) -> int:
     """Round a row count up to one of few sizes, so that similar counts share a compiled program.
 

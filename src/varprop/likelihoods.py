@@ -13,9 +13,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from varprop._checks import as_float_array, check_positive
+from varprop._checks import as_float_array, check_nonnegative, check_positive
 from varprop.moments import Gaussian, JointGaussian
 from varprop.numerics import LOG_2PI
+from varprop.parameters import constant
 
 Output = Gaussian | JointGaussian
 
@@ -43,6 +44,10 @@ class GaussianLikelihood(AbstractLikelihood):
     ----------
     std
         Where learning starts: shape (d,), positive.
+    floor
+        Standard deviation below which the noise cannot fall, shape (d,) or (); none unless given.
+        Without it the density of targets that repeat (whole numbers, say) has no bound: see
+        `varprop.data.noise_floor`.
 
     Examples
     --------
@@ -59,18 +64,24 @@ class GaussianLikelihood(AbstractLikelihood):
     """
 
     log_std: Float[Array, " d"]
+    floor: Float[Array, "..."] | None = constant()
 
-    def __init__(self, std: Any):
+    def __init__(self, std: Any, *, floor: Any = None):
         std = as_float_array(std, "std")
         if std.ndim != 1:
             raise ValueError(f"std must have one entry per output, but has shape {std.shape}.")
         check_positive(std, "std")
         self.log_std = jnp.log(std)
+        self.floor = None
+        if floor is not None:
+            self.floor = as_float_array(floor, "floor")
+            check_nonnegative(self.floor, "floor")
 
     @property
     def var(self) -> Float[Array, " d"]:
         """The noise variance of each output."""
-        return jnp.exp(2 * self.log_std)
+        var = jnp.exp(2 * self.log_std)
+        return var if self.floor is None else var + self.floor**2
 
     def expected_log_prob(self, f: Output, y: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
         """Return log N(y | E[f], std^2) - V[f] / (2 std^2), summed over outputs.
@@ -81,7 +92,8 @@ class GaussianLikelihood(AbstractLikelihood):
         spread = (y - f.mean) ** 2
         if isinstance(f, JointGaussian) or f.var is not None:
             spread = spread + f.variances()
-        return -0.5 * jnp.sum(spread / var + (LOG_2PI + 2 * self.log_std), axis=-1)
+        log_var = 2 * self.log_std if self.floor is None else jnp.log(var)
+        return -0.5 * jnp.sum(spread / var + (LOG_2PI + log_var), axis=-1)
 
     def log_predictive(self, f: Output, y: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
         """Log-density of N(E[f], V[f] + std^2), joint over outputs for a JointGaussian."""

@@ -50,6 +50,7 @@ def regression_model(
     *,
     key: PRNGKeyArray,
     noise_std: float = 0.5,
+    noise_floor: Any = None,
     prior: AbstractPrior | None = None,
     **network_options: Any,
 ) -> Model:
@@ -63,6 +64,8 @@ def regression_model(
         Random key for the start.
     noise_std
         Where the noise's standard deviation starts, in units of the target's.
+    noise_floor
+        Where it cannot fall below, likewise; from `varprop.data.noise_floor`.
     prior
         The learned prior that fits the weights unless given.
     **network_options
@@ -78,4 +81,5 @@ def regression_model(
     network = mlp(n_inputs, n_outputs, key=key, **network_options)
     if prior is None:
         prior = default_prior(network)
-    return Model(network, GaussianLikelihood(jnp.full((n_outputs,), noise_std)), prior)
+    likelihood = GaussianLikelihood(jnp.full((n_outputs,), noise_std), floor=noise_floor)
+    return Model(network, likelihood, prior)

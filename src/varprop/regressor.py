@@ -249,6 +249,7 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
                 n_restarts=self.n_restarts,
                 n_threads=effective_n_jobs(self.n_jobs),
                 progress=bool(self.verbose),
+                floor=rows.noise_floor(scaling),
                 start=self._last_members(init) if going_on else None,
             )
         self.n_outputs_, self._y_ndim = rows.y.shape[1], rows.y_ndim
@@ -303,6 +304,7 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
                 make_objective(self.objective),
                 key=jax.random.fold_in(jax.random.key(seed), 1),
                 recipe=epoch_recipe(options, len(rows.X), warm_up=warm_up),
+                floor=rows.noise_floor(scaling),
                 state=state,
             )
         if new:

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from varprop.data import Data, Scaling
+from varprop.data import Data, Scaling, noise_floor
 from varprop.prediction import Propagated
 
 #: Up to this many rows, equal rows are merged and the rest is put in a fixed order.
@@ -43,6 +43,10 @@ class TrainingRows:
     def scaling(self) -> Scaling:
         """Return shift and scale of these rows, in float64 whatever the model's precision."""
         return Scaling.of(Data(self.X, self.y, self.weight, dtype=np.float64))
+
+    def noise_floor(self, scaling: Scaling) -> np.ndarray:
+        """Return the noise's least standard deviation in units of the scaling, shape (outputs,)."""
+        return noise_floor(self.y) / scaling.y_scale
 
     def standardized(self, scaling: Scaling, dtype: str) -> Data:
         """Return the rows scaled, in the model's precision.

@@ -102,6 +102,21 @@ def member_dtype(model: Model) -> np.dtype:
     return np.dtype(model.likelihood.log_std.dtype)
 
 
+def with_floor(model: Model, floor: np.ndarray) -> Model:
+    """Return the model with the same noise (as far as it can) that cannot fall below the floor."""
+    above = np.maximum(noise_var(model) - floor**2, 1e-6 * noise_var(model))
+    dtype = member_dtype(model)
+    likelihood = GaussianLikelihood(np.sqrt(above).astype(dtype), floor=floor.astype(dtype))
+    return Model(model.network, likelihood, model.prior)
+
+
+def without_floor(model: Model) -> Model:
+    """Return the model with the same noise and no floor: what is kept, saved and exported."""
+    assert isinstance(model.likelihood, GaussianLikelihood)
+    likelihood = GaussianLikelihood(jnp.sqrt(model.likelihood.var))
+    return Model(model.network, likelihood, model.prior)
+
+
 def check_goes_on(model: Model, init: Callable[[PRNGKeyArray], Model]) -> None:
     """Raise ValueError unless the settings of now would build the same network."""
     fresh = jax.eval_shape(init, jax.random.key(0))
@@ -133,6 +148,7 @@ def train_members(
     n_restarts: int,
     n_threads: int,
     progress: bool,
+    floor: np.ndarray,
     start: Sequence[Model] | None = None,
 ) -> Trained:
     """Train every member from several starts and keep the best start of each.
@@ -153,6 +169,8 @@ def train_members(
         Lanes trained at a time.
     progress
         Whether to show a bar.
+    floor
+        Least standard deviation of the noise, standardized, shape (outputs,).
     start
         Go on from these members instead (a warm start); no others are started then, and the KL
         keeps its full weight.
@@ -160,13 +178,18 @@ def train_members(
     keys = jax.random.split(key, n_members)
     if start is None:
         groups = [
-            restart_lanes(init, key=member_key, n_restarts=n_restarts, recipe=recipe)
+            restart_lanes(
+                lambda key: with_floor(init(key), floor),
+                key=member_key,
+                n_restarts=n_restarts,
+                recipe=recipe,
+            )
             for member_key in keys
         ]
     else:
         recipe = recipe.replace(kl_warmup=0)
         groups = [
-            [Lane(model=to_jax(model), key=member_key, recipe=recipe)]
+            [Lane(model=with_floor(to_jax(model), floor), key=member_key, recipe=recipe)]
             for model, member_key in zip(start, keys, strict=True)
         ]
     lanes = [lane for group in groups for lane in group]
@@ -197,7 +220,7 @@ def _summary(fits: Sequence[Fit]) -> Trained:
     for curve, fit in zip(curves, fits, strict=True):
         curve[: fit.n_epochs] = fit.history
     return Trained(
-        members=[to_numpy(fit.model) for fit in fits],
+        members=[to_numpy(without_floor(fit.model)) for fit in fits],
         outcome=max((fit.outcome for fit in fits), key=_RANK.index).value,
         loss=float(np.mean([fit.loss for fit in fits])),
         loss_curve=np.nanmean(curves, axis=0),
@@ -214,6 +237,7 @@ def train_one_epoch(
     *,
     key: PRNGKeyArray,
     recipe: Recipe,
+    floor: np.ndarray,
     state: EpochState | None,
 ) -> tuple[list[Model], EpochState, float]:
     """Train every member for one more pass over these rows, the optimizer's state carried along.
@@ -230,6 +254,8 @@ def train_one_epoch(
         Random key, the same in every epoch: the state knows how many there have been.
     recipe
         From `epoch_recipe`.
+    floor
+        As in `train_members`.
     state
         What the epoch before returned, or None for the first.
 
@@ -240,7 +266,7 @@ def train_one_epoch(
     """
     keys = jax.random.split(key, len(members))
     lanes = [
-        Lane(model=to_jax(model), key=member_key, recipe=recipe)
+        Lane(model=with_floor(to_jax(model), floor), key=member_key, recipe=recipe)
         for model, member_key in zip(members, keys, strict=True)
     ]
     runners = prepare(lanes, data, objective, standardize=False, optimizer=None)
@@ -255,6 +281,6 @@ def train_one_epoch(
         leaves.append(runner.to_checkpoint()[0])
         losses.append(runner.losses[-1])
         model, _ = runner.program.structure.build(runner.state.params, runner.inputs.constants)
-        trained.append(to_numpy(model))
+        trained.append(to_numpy(without_floor(model)))
     warm_up = recipe.kl_warmup > 0
     return trained, EpochState(leaves, warm_up), float(np.mean(losses))

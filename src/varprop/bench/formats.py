@@ -71,7 +71,7 @@ def read_sarcos(paths: Sequence[pathlib.Path], data: Dataset) -> np.ndarray:
     for path in paths:
         try:
             matrices = [value for key, value in loadmat(path).items() if not key.startswith("_")]
-        except (ValueError, NotImplementedError, OSError, TypeError) as error:
+        except Exception as error:  # SciPy raises many kinds on nonsense
             raise FormatError(f"{path.name} is not a Matlab file.") from error
         if len(matrices) != 1 or matrices[0].ndim != 2:
             raise FormatError(f"{path.name} should hold one matrix.")
@@ -88,7 +88,7 @@ def read_jura(paths: Sequence[pathlib.Path], data: Dataset) -> np.ndarray:
         frames = [found["prediction.dat"], found["validation.dat"]]
         names = [*data.features, *data.targets]
         return np.concatenate([frame[names].to_numpy(np.float64) for frame in frames])
-    except (KeyError, ValueError, NotImplementedError, EOFError, OSError) as error:
+    except Exception as error:  # rdata raises many kinds on nonsense
         raise FormatError(f"it is not gstat's jura.rda ({error}).") from error
 
 

@@ -275,7 +275,7 @@ METHODS = {
             "deep-ensemble",
             "Deep ensemble",
             ("own",),
-            _own(n_members=5, n_epochs=40, batch_size=100, learning_rate=0.1),
+            _own(n_members=5, n_epochs=40, batch_size=100, learning_rate=0.03),
             functools.partial(_train_engine_baseline, "DeepEnsemble"),
             multi_output=False,
         ),

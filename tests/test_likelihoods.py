@@ -187,7 +187,7 @@ def test_impossible_noise_is_refused(std, message):
 
 
 def test_a_floor_adds_its_variance_to_the_noise(rows, x64):
-    """All three methods are those of a likelihood with the summed variance; nothing else changes."""
+    """All three methods are those of a likelihood with the summed variance."""
     mean, var, y, std = rows
     floor = np.array([0.2, 0.0])
     f = Gaussian(jnp.asarray(mean), jnp.asarray(var))

@@ -69,8 +69,8 @@ class DeepEnsemble:
     """Networks that predict mean and variance, from different starts, mixed (one target).
 
     After Lakshminarayanan et al. (2017), without their adversarial training: 5 networks, 40 epochs
-    of Adam in batches of 100. Their rate of 0.1 diverges here; 0.03 was the best of 0.1, 0.03 and 0.01
-    on rows set aside from the training rows of Boston, Concrete and Yacht.
+    of Adam in batches of 100. Their rate of 0.1 diverges here; 0.03 was the best of 0.1, 0.03 and
+    0.01 on rows set aside from the training rows of Boston, Concrete and Yacht.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ learned noise level per output. (Bernoulli weights have a start and a learned pr
 *Training.* Adam in batches of 128 rows until the training loss has converged, by the written rule
 of `varprop.training.StopRule`. Two protocols:
 
-- ``paper``: learning rate 1e-3, the full KL from the start, one start, at most 60,000 steps.
+- ``paper``: learning rate 1e-3, the full KL from the start, one start, at most 300,000 steps.
 - ``ours``: the engine's default schedule (rate 1e-2 that falls to 0 at the end, the KL's weight
   rising from 0 over the first 10,000 steps) from two starts, of which the one with the lower final
   training objective is kept; the noise of targets that repeat (whole numbers) keeps a tenth of

@@ -123,7 +123,7 @@ class Recipe:
             learning_rate=1e-3,
             kl_warmup=0,
             cooldown=0,
-            max_steps=60_000,
+            max_steps=300_000,
             stop=StopRule(window=1000, tol=1e-3, patience=10),
         )
 

@@ -170,8 +170,8 @@ def _weighted_moments(
     return shift, np.where(constant, 1.0, std)
 
 
-#: The noise's least standard deviation, as a share of the step between recorded targets. The noise of
-#: rounding is 0.29 of a step; this is well below, so that exact numbers on a grid may be learned.
+#: The noise's least standard deviation, as a share of the step between recorded targets. Rounding
+#: has 0.29 of a step; this is well below, so that exact numbers on a grid may be learned.
 NOISE_PER_STEP = 0.1
 
 
@@ -195,8 +195,8 @@ def noise_floor(y: np.ndarray) -> np.ndarray:
 
     Examples
     --------
-    >>> noise_floor(np.array([[3.0], [5.0], [5.0], [6.0]])).tolist(), noise_floor(np.eye(1)).tolist()
-    ([0.1], [0.0])
+    >>> noise_floor(np.array([[3.0, 0.1], [5.0, 0.2], [5.0, 0.3], [6.0, 0.4]])).tolist()
+    [0.1, 0.0]
     """
     floors = []
     for column in y.T:

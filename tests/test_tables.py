@@ -223,9 +223,7 @@ def test_a_missing_category_that_training_never_saw_is_unknown():
 
 def test_categories_that_training_never_saw():
     pre = learn({"c": ["a", "a", "b"] * 4, "y": Y})
-    with pytest.raises(
-        TableError, match=r"column 'c' is 'z' in row 2, .* \(a, b\).*--unseen avera"
-    ):
+    with pytest.raises(TableError, match=r"column 'c' is 'z' in row 2, .* \(a, b\).*--unseen"):
         pre.encode(pa.table({"c": ["a", "z"]}), lambda row: f"row {row + 1}")
     rows = pre.encode(pa.table({"c": ["a", "z"]}), str, unseen="average")
     np.testing.assert_allclose(rows.X[1], [2 / 3, 1 / 3])
@@ -358,13 +356,18 @@ def test_plain_text_has_no_quotes(tmp_path):
     assert (tmp_path / "o.csv").read_text() == "id,mean\n7,1\neight,2.5\n"
 
 
+def fail_half_way(path, error):
+    with open_sink(str(path), TABLE.schema) as sink:
+        sink.write(TABLE.to_batches()[0])
+        raise error
+
+
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
     path = tmp_path / "o.csv"
     path.write_text("old")
     for error in (KeyboardInterrupt, OSError):
-        with pytest.raises(error), open_sink(str(path), TABLE.schema) as sink:
-            sink.write(TABLE.to_batches()[0])
-            raise error
+        with pytest.raises(error):
+            fail_half_way(path, error)
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["o.csv"]
 

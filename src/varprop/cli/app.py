@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import _thread
+import os
+import sys
+import threading
+from typing import Annotated, Any
 
 import typer
 
@@ -47,9 +51,30 @@ for _command in (fit, predict, evaluate, explain, demo, bench, report):
 app.add_typer(data.app, name="data")
 
 
+def _keep_interrupts(unraisable: Any) -> None:
+    """Repeat an interrupt that came inside a callback, whose exceptions Python throws away.
+
+    JAX calls back at every garbage collection, so this is not rare.
+    """
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        threading.Timer(0.05, _thread.interrupt_main).start()
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
 def main() -> None:
     """Run the command line."""
+    sys.unraisablehook = _keep_interrupts
+    interrupted = int(ExitCode.INTERRUPTED)
     try:
         app()
     except KeyboardInterrupt:  # outside any command, while modules are being imported
-        raise SystemExit(int(ExitCode.INTERRUPTED)) from None
+        code = interrupted
+    except SystemExit as error:
+        if error.code != interrupted:
+            raise
+        code = interrupted
+    # Interrupted in the middle of a compilation, JAX may crash when Python takes itself apart.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

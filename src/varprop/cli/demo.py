@@ -19,6 +19,7 @@ from varprop.cli.tabular import (
 )
 
 TARGET = "progression"
+OPTIONS = {"n_members": 3}
 
 
 @command
@@ -52,7 +53,7 @@ def demo(
         fitted = fit_table(
             source,
             Roles((TARGET,), categories=("sex",)),
-            {"n_members": 3},
+            OPTIONS,
             share=0.25,
             refit=False,
             seed=seed,
@@ -61,7 +62,7 @@ def demo(
         )
     held = fitted.holdout
     assert held is not None
-    settings = {"data": "scikit-learn's diabetes data", "members": 3, "seed": seed}
+    settings = {"data": "scikit-learn's diabetes data", "seed": seed, **OPTIONS}
     content = report_content(
         fitted.model,
         held.table,

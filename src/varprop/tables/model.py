@@ -105,6 +105,8 @@ def _from_names(regressor: Any, path: str | os.PathLike[str]) -> Preprocessing:
             f"{os.path.basename(path)} was saved from Python without column names: fit with a data "
             "frame, or with `varprop fit`."
         )
+    # From here on columns are found by name: scikit-learn's check would only warn of bare arrays.
+    del regressor.feature_names_in_
     scaling = regressor.scaling_
     inputs = tuple(
         NumberColumn(str(name), float(mean), float(scale) ** 2)

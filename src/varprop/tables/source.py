@@ -16,6 +16,7 @@ import pathlib
 import shutil
 import sys
 import tempfile
+import weakref
 import zlib
 from collections import Counter
 from typing import Any, BinaryIO, Literal
@@ -56,7 +57,7 @@ class Source:
     delimiter: str
     decimal: str
     names: tuple[str, ...]
-    spool: Any = dataclasses.field(default=None, repr=False)
+    spool: _Spool | None = dataclasses.field(default=None, repr=False)
 
     def open(self) -> BinaryIO:
         """Open the bytes, decompressed."""
@@ -111,8 +112,8 @@ def open_source(where: str, *, delimiter: str | None = None, decimal: str = ".")
     label = "standard input" if where == "-" else pathlib.PurePath(where).name
     spool = None
     if where == "-":
-        spool = _spool(sys.stdin.buffer)
-        path = pathlib.Path(spool.name)
+        spool = _Spool(sys.stdin.buffer)
+        path = spool.path
     else:
         path = pathlib.Path(where)
         _check_readable(path)
@@ -126,8 +127,8 @@ def open_source(where: str, *, delimiter: str | None = None, decimal: str = ".")
         form = _format(start, label)
         if compressed and form != "delimited":
             with gzip.open(path) as inner:
-                spool = _spool(inner)
-            path, compressed = pathlib.Path(spool.name), False
+                spool = _Spool(inner)
+            path, compressed = spool.path, False
         source = Source(label, path, form, compressed, delimiter or ",", decimal, (), spool)
         if form == "delimited":
             names, delimiter = _text_header(source, delimiter)
@@ -149,12 +150,14 @@ def _check_readable(path: pathlib.Path) -> None:
         raise TableError(f"{path} may not be read: ask for permission.")
 
 
-def _spool(stream: Any) -> Any:
-    """Copy a stream to a temporary file that goes away with the object."""
-    file = tempfile.NamedTemporaryFile(prefix="varprop-")  # noqa: SIM115 - lives with the Source
-    shutil.copyfileobj(stream, file)
-    file.flush()
-    return file
+class _Spool:
+    """A stream copied to a temporary file, which goes away with this object."""
+
+    def __init__(self, stream: Any):
+        with tempfile.NamedTemporaryFile(prefix="varprop-", delete=False) as file:
+            self.path = pathlib.Path(file.name)
+            self._remove = weakref.finalize(self, self.path.unlink, missing_ok=True)
+            shutil.copyfileobj(stream, file)
 
 
 def _format(start: bytes, label: str) -> Format:

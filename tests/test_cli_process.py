@@ -1,0 +1,91 @@
+"""The command line as a process: signals, pipes, full devices, and what help need not import."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import varprop.compilation
+from cli_runs import houses, workplace
+
+VARPROP = [sys.executable, "-m", "varprop"]
+
+
+@pytest.fixture
+def place(as_users_run_it, monkeypatch):
+    monkeypatch.setattr(varprop.compilation, "enable_compilation_cache", lambda: None)
+    return workplace()
+
+
+@pytest.fixture
+def environment(tmp_path):
+    return os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+
+def test_help_imports_nothing_heavy():
+    """What makes help slow is what it imports; times would depend on the machine."""
+    heavy = ["jax", "numpy", "scipy", "sklearn", "pyarrow", "matplotlib", "pandas", "safetensors"]
+    program = (
+        "import sys\n"
+        "from typer.testing import CliRunner\n"
+        "from varprop.cli.app import app\n"
+        "for words in (['--help'], ['fit', '--help'], ['--version']):\n"
+        "    assert CliRunner().invoke(app, words).exit_code == 0\n"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_help_says_the_exit_codes():
+    done = subprocess.run([*VARPROP, "--help"], capture_output=True, text=True, timeout=120)
+    text = " ".join(done.stdout.split())
+    for code in ("0 done", "2 wrong usage", "3 bad input", "4 cannot write", "130 interrupted"):
+        assert code in text
+    for command in ("fit", "predict", "evaluate", "explain", "demo"):
+        assert command in text
+    assert "--install-completion" in text
+
+
+def test_ctrl_c_during_training(tmp_path, environment):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    table = houses(200, holes=False)
+    (folder / "houses.csv").write_text(table.replace("\nh", "\n"))  # ids that look like numbers
+    command = [*VARPROP, "fit", "houses.csv", "-t", "price", "--members", "200"]
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        # The remark on ids comes when the table has been read and training begins.
+        assert "looks like an id" in process.stderr.readline()
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert (process.returncode, out, error) == (130, "", "varprop: interrupted.\n")
+    assert os.listdir(folder) == ["houses.csv"]
+
+
+def test_pipes_that_close_and_devices_that_are_full(place, environment):
+    predict = [*VARPROP, "predict", place / "impute.safetensors", place / "houses.csv", "-q"]
+    command = " ".join(map(str, predict))
+    script = f"{command} > /dev/full; echo $?; {command} | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.stderr == "varprop: cannot read or write: No space left on device.\n"
+    # Whether the reader has gone by then is a race: the output is small.
+    first, second = done.stdout.split()
+    assert (first, second in ("0", "4")) == ("4", True)

@@ -1,7 +1,9 @@
 """Plots: what is drawn is what was computed, in the Axes that were given."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -189,3 +191,19 @@ def test_without_matplotlib_the_extra_is_named_and_jax_is_not_needed():
     assert done.stdout.strip() == (
         "Plots need matplotlib: install it by `pip install varprop[plot]`."
     ), done.stderr
+
+
+def test_the_gallery_draws_and_sees_a_spread_that_is_too_small(tmp_path):
+    script = Path(__file__).parents[1] / "examples" / "plot_gallery.py"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", script, "--stated", "0.5", "--rows", "200"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "plot_gallery.png").read_bytes().startswith(b"\x89PNG")
+    found = re.findall(r"held (\d+)% of 200 values; (\d+)% to", done.stdout)
+    assert len(found) == 2
+    assert all(int(share) < int(lowest) for share, lowest in found)

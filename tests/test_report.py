@@ -5,9 +5,14 @@ import json
 import os
 import re
 import stat
+from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pytest
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
 
 from varprop.predictive import Predictive
 from varprop.report import write_benchmark_report, write_report
@@ -351,6 +356,23 @@ def test_svg_refuses_what_cannot_be_drawn_and_escapes_the_rest():
     assert element("text", "<b>", title='"') == '<text title="&#34;">&lt;b&gt;</text>'
     frame = Frame(Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0), left=60.0)
     assert frame.points([0.0, 1.0], [0.0, 1.0]) == [(60.0, 254.0), (366.0, 12.0)]
+
+
+def test_python_of_the_document_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (Path(__file__).parents[1] / "docs" / "report.md").read_text("utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+    for block in blocks:
+        exec(compile(block, "report.md", "exec"), {"__name__": "document"})
+    assert {one.name for one in tmp_path.iterdir()} == {
+        "report.html",
+        "benchmark.html",
+        "calibration.png",
+    }
+    plt.close("all")
+    _, shown, _ = read(tmp_path / "report.html")
+    assert "predicting progression" in shown
+    assert "max_iter" in shown
 
 
 def test_benchmark_page_shows_ours_beside_the_papers(path):

@@ -14,6 +14,7 @@ import pytest
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+from varprop.bench.tables import table
 from varprop.predictive import Predictive
 from varprop.report import write_benchmark_report, write_report
 from varprop.report.benchmark import VERDICTS
@@ -391,7 +392,11 @@ def test_benchmark_page_shows_ours_beside_the_papers(path):
             "crps": 1.5,
             "paper_nll": 2.47,
             "paper_pm": 0.09,
-            "paper_pm_kind": "standard error",
+            "paper_pm_kind": "sd",
+            "paper_note": "the sign is a misprint",
+            "title": "Boston housing",
+            "method_title": "FAWN by ROPD",
+            "units": "standardized",
             "difference_in_se": -0.6,
             "verdict": "reproduced",
         },
@@ -401,13 +406,23 @@ def test_benchmark_page_shows_ours_beside_the_papers(path):
     ]  # fmt: skip
     write_benchmark_report(path, title="Table", rows=rows, settings={"seed": 1})
     page, text, _ = read(path)
-    for shown in ("2.412 ± 0.053", "2.470 ± 0.090", f"{MINUS}0.6", "2.98 ± 0.10", "+40.0"):
+    for shown in ("2.412 ± 0.053", "2.47 ± 0.09 sd *", f"{MINUS}0.6", "2.98 ± 0.10", "+40.0"):
         assert shown in text
-    assert "± is the standard error" in page
+    name = "Boston housing (standardized)"
+    assert f"* {name}, FAWN by ROPD: the sign is a misprint" in text
+    assert f'data-dataset="{name}"' in page
     for verdict, (sign, _) in VERDICTS.items():
         assert f"{sign} {verdict}" in re.sub(r"\s+", " ", text)
         assert f"<option>{verdict}</option>" in page
     assert not re.search(r"\bnan\b|\bNone\b", page[page.index("<main") :].split("<script")[0])
+
+
+def test_benchmark_page_takes_the_rows_of_the_tables(path, tmp_path):
+    rows = table(1, [], data_dir=str(tmp_path)) + table(2, [], data_dir=str(tmp_path))
+    assert rows
+    write_benchmark_report(path, title="Tables 1 and 2", rows=rows)
+    page, _, _ = read(path)
+    assert page.count("<tr data-dataset") == len(rows)
 
 
 def test_benchmark_page_names_bad_rows_and_may_be_empty(path):

@@ -23,6 +23,7 @@ VERDICTS = {
     "better": ("▲", "Ours is better than the paper's by more than chance allows."),
     "worse": ("▼", "Ours is worse than the paper's by more than chance allows."),
     "not in the paper": ("+", "The paper has no such entry."),
+    "not run": ("○", "The data is there, but nothing was run yet."),
     "data not present": ("∅", "The data was not there, so nothing was run."),
 }
 
@@ -56,8 +57,11 @@ def write_benchmark_report(
     rows : sequence of mappings
         With ``dataset``, ``method`` and ``verdict`` (a key of `VERDICTS`), and where known
         ``protocol``, ``n_splits``, ``nll_mean``, ``nll_se``, ``nll_std``, ``rmse_mean``,
-        ``rmse_se``, ``coverage90``, ``crps``, ``paper_nll``, ``paper_pm``, ``paper_pm_kind`` and
-        ``difference_in_se`` (positive where ours is worse). None or NaN is an empty cell.
+        ``rmse_se``, ``coverage90``, ``crps``, ``paper_nll``, ``paper_pm``, ``paper_pm_kind`` ("se"
+        or "sd"), ``paper_note`` (a footnote) and ``difference_in_se`` (positive where ours is
+        worse). ``title`` and ``method_title`` are shown instead of the short names, and
+        ``units`` if they are not "raw". None or NaN is an empty cell. The rows of
+        `varprop.bench.tables.table` are such.
     notes : sequence of str
         Paragraphs above the table.
     settings : mapping, optional
@@ -84,12 +88,18 @@ def write_benchmark_report(
                 f"choose one of {', '.join(VERDICTS)}."
             )
     counts = Counter(str(row["verdict"]) for row in rows)
+    shown = [_cells(row) for row in rows]
     page = render(
         "benchmark.html",
         title=title,
-        rows=[_cells(row) for row in rows],
-        datasets=_distinct(rows, "dataset"),
-        methods=_distinct(rows, "method"),
+        rows=shown,
+        datasets=list(dict.fromkeys(row["dataset"] for row in shown)),
+        methods=list(dict.fromkeys(row["method"] for row in shown)),
+        footnotes=[
+            f"{row['dataset']}, {row['method']}: {row['footnote']}"
+            for row in shown
+            if row["footnote"]
+        ],
         verdicts=[
             {"name": name, "sign": sign, "meaning": meaning, "count": counts[name]}
             for name, (sign, meaning) in VERDICTS.items()
@@ -99,10 +109,6 @@ def write_benchmark_report(
         settings={str(k): str(v) for k, v in (settings or {}).items()},
     )
     write_whole(path, page)
-
-
-def _distinct(rows: Sequence[Mapping[str, Any]], name: str) -> list[str]:
-    return list(dict.fromkeys(str(row[name]) for row in rows))
 
 
 def _value(row: Mapping[str, Any], name: str) -> float | None:
@@ -123,32 +129,38 @@ def _with_error(mean: float | None, error: float | None) -> str:
     return f"{mean:,.{decimals}f} ± {error:,.{decimals}f}".replace("-", "−")
 
 
+def _as_printed(row: Mapping[str, Any]) -> str:
+    """Return the paper's figure with the digits it has, and what its ± is."""
+    value, pm = _value(row, "paper_nll"), _value(row, "paper_pm")
+    if value is None:
+        return ""
+    text = f"{value:g}" if pm is None else f"{value:g} ± {pm:g} {row.get('paper_pm_kind') or ''}"
+    return text.replace("-", "−").rstrip() + (" *" if row.get("paper_note") else "")
+
+
 def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return one row as texts, each with the number it sorts by."""
     nll, paper = _value(row, "nll_mean"), _value(row, "paper_nll")
     rmse, held = _value(row, "rmse_mean"), _value(row, "coverage90")
     crps, splits = _value(row, "crps"), _value(row, "n_splits")
     difference, verdict = _value(row, "difference_in_se"), str(row["verdict"])
-    kind = str(row.get("paper_pm_kind") or "")
-    std = _value(row, "nll_std")
+    std, units = _value(row, "nll_std"), str(row.get("units") or "raw")
     return {
-        "dataset": str(row["dataset"]),
-        "method": str(row["method"]),
+        "dataset": str(row.get("title") or row["dataset"])
+        + ("" if units == "raw" else f" ({units})"),
+        "method": str(row.get("method_title") or row["method"]),
+        "footnote": str(row.get("paper_note") or ""),
         "protocol": str(row.get("protocol") or ""),
         "verdict": verdict,
         "sign": VERDICTS[verdict][0],
         "cells": [
-            Cell("" if splits is None else f"{splits:.0f}", splits),
+            Cell(f"{splits:.0f}" if splits else "", splits),
             Cell(
                 _with_error(nll, _value(row, "nll_se")),
                 nll,
                 "" if std is None else f"± is a standard error; std {number(std, 2)}",
             ),
-            Cell(
-                _with_error(paper, _value(row, "paper_pm")),
-                paper,
-                f"± is the {kind}" if kind and paper is not None else "",
-            ),
+            Cell(_as_printed(row), paper),
             Cell(
                 "" if difference is None else f"{difference:+z.1f}".replace("-", "−"),
                 difference,

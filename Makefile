@@ -32,8 +32,8 @@ format: $(STAMP)  ## put the code into the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-demo: $(STAMP)  ## the main job, printed and saved as a picture
-	$(BIN)/python examples/predictive_band.py --output predictive_band.png
+demo: $(STAMP)  ## real data, a fit, a scorecard and an HTML report, in under a minute
+	$(BIN)/varprop demo
 
 BENCH_STORE ?= results.sqlite
 bench: $(STAMP)  ## the paper's Table 1, FAWN columns, ten splits, live (under an hour on two cores)
@@ -44,6 +44,7 @@ bench-speed: $(STAMP)  ## speed of core, training and regressor, as ratios measu
 	$(BIN)/python benchmarks/core_speed.py
 	$(BIN)/python benchmarks/training_speed.py
 	$(BIN)/python benchmarks/regressor_speed.py
+	$(BIN)/python benchmarks/cli_speed.py
 
 # An environment of its own: torch first and alone, since anything newer pulls gigabytes of GPU packages.
 bench-torch:  ## training throughput against torch-based libraries and pytagi
@@ -54,4 +55,4 @@ bench-torch:  ## training throughput against torch-based libraries and pytagi
 	.venv-torch/bin/python benchmarks/against_torch.py
 
 clean:  ## remove the environment and caches
-	rm -rf $(VENV) .venv-torch .mypy_cache .pytest_cache .ruff_cache .hypothesis predictive_band.png
+	rm -rf $(VENV) .venv-torch .mypy_cache .pytest_cache .ruff_cache .hypothesis predictive_band.png varprop-demo.html

@@ -89,7 +89,13 @@ def benchmark(tmp_path_factory):
     rows = [
         {"dataset": "boston", "method": "FAWN", "verdict": "reproduced", "nll_mean": 2.4},
         {"dataset": "boston", "method": HOSTILE, "verdict": "worse", "nll_mean": 10.0},
-        {"dataset": "yacht", "method": "FAWN", "verdict": "better", "nll_mean": -1.0},
+        {
+            "dataset": "yacht",
+            "method": "FAWN",
+            "verdict": "better",
+            "nll_mean": -1.0,
+            "protocol": "paper",
+        },
         {"dataset": "year", "method": "FAWN", "verdict": "data not present"},
     ]
     rows = [
@@ -300,18 +306,21 @@ def test_filters_of_the_benchmark(browser, benchmark):
     pick["method"].select_by_visible_text(HOSTILE)
     assert shown() == ["boston"]
     browser.find_element(By.CSS_SELECTOR, "button[type=reset]").click()
+    pick["protocol"].select_by_visible_text("paper")
+    assert shown() == ["yacht"]
+    browser.find_element(By.CSS_SELECTOR, "button[type=reset]").click()
     browser.find_element(By.CSS_SELECTOR, "input[type=search]").send_keys("YACHT")
     assert shown() == ["yacht"]
 
 
 def test_benchmark_sorts_numbers_and_leaves_the_unknown_last(browser, benchmark):
     open_page(browser, benchmark)
-    ours = browser.find_elements(By.CSS_SELECTOR, "table.filtered thead button")[4]
+    ours = browser.find_elements(By.CSS_SELECTOR, "table.filtered thead button")[5]
     ours.click()
     assert column(browser, "table.filtered", 0) == ["yacht", "boston", "boston", "year"]
     ours.click()
     assert column(browser, "table.filtered", 0) == ["boston", "boston", "yacht", "year"]
-    assert column(browser, "table.filtered", 2) == [
+    assert column(browser, "table.filtered", 3) == [
         "▼ worse",
         "= reproduced",
         "▲ better",

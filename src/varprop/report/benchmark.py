@@ -95,6 +95,7 @@ def write_benchmark_report(
         rows=shown,
         datasets=list(dict.fromkeys(row["dataset"] for row in shown)),
         methods=list(dict.fromkeys(row["method"] for row in shown)),
+        protocols=list(dict.fromkeys(row["protocol"] for row in shown if row["protocol"])),
         footnotes=[
             f"{row['dataset']}, {row['method']}: {row['footnote']}"
             for row in shown

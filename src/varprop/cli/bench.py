@@ -47,7 +47,17 @@ def bench(
         str, typer.Option(help="How our networks are trained: paper, ours, or both.")
     ] = "paper,ours",
     splits: Annotated[int, typer.Option(min=1, help="At most so many splits per set.")] = 10,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes; one per core unless given.", show_default=False),
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            help="Run on the Dask cluster of this scheduler, such as tcp://host:8786.",
+            show_default=False,
+        ),
+    ] = None,
     store: StoreOption = pathlib.Path("results.sqlite"),
     data_dir: DataDirOption = None,
     seed: SeedOption = 0,
@@ -59,12 +69,19 @@ def bench(
     The same command again goes on where it stopped; `varprop report` shows the tables.
     """
     from varprop.bench.cells import plan
+    from varprop.bench.cluster import ClusterError, run_on_cluster
     from varprop.bench.protocol import PROTOCOLS
     from varprop.bench.registry import UnknownName, known
     from varprop.bench.run import run
     from varprop.bench.sources import DataCorrupt, DataNotPresent
     from varprop.bench.store import Store, StoreError
 
+    if scheduler is not None and jobs is not None:
+        raise UserError(
+            "--jobs is for this machine: on a cluster, start as many workers as wanted.",
+            ExitCode.USAGE,
+        )
+    folder = None if data_dir is None else str(data_dir)
     try:
         chosen_sets, chosen_methods = _preset(preset, _names(datasets), _names(methods))
         for name in _names(protocols) or []:
@@ -75,7 +92,7 @@ def bench(
             protocols=_names(protocols) or (),
             n_splits=splits,
             seed=seed,
-            data_dir=None if data_dir is None else str(data_dir),
+            data_dir=folder,
         )
     except UnknownName as error:
         raise UserError(str(error), ExitCode.USAGE) from error
@@ -88,14 +105,26 @@ def bench(
     try:
         results = Store(store)
         with _Bar(len(results.missing(layout.cells)), show=not quiet) as bar:
-            summary = run(
-                layout.cells,
-                results,
-                jobs=jobs,
-                data_dir=None if data_dir is None else str(data_dir),
-                on_progress=bar.update,
-            )
+            if scheduler is None:
+                summary = run(
+                    layout.cells,
+                    results,
+                    jobs=jobs or os.cpu_count() or 1,
+                    data_dir=folder,
+                    on_progress=bar.update,
+                )
+            else:
+                summary = run_on_cluster(
+                    layout.cells,
+                    results,
+                    scheduler=scheduler,
+                    data_dir=folder,
+                    on_progress=bar.update,
+                    on_notice=lambda sentence: typer.echo(f"varprop: {sentence}", err=True),
+                )
         results.close()
+    except ClusterError as error:
+        raise UserError(str(error)) from error
     except StoreError as error:
         raise UserError(str(error), ExitCode.CANNOT_WRITE) from error
     for sentence in summary.failed:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
+import pandas as pd
 import pytest
 
 matplotlib.use("Agg")
@@ -305,12 +306,19 @@ def test_bad_input_is_named_and_nothing_is_written(path, as_users_run_it):
     attempt("1 row_labels but 4 rows", row_labels=["a"])
     attempt(r"loss_curve must have shape \(n_epochs,\)", loss_curve=np.zeros((2, 2)))
     assert not path.exists()
+    with pytest.raises(FileNotFoundError, match=r"The folder .*absent does not exist"):
+        write_report(
+            path.parent / "absent" / "a.html", title="T", prediction=p, y=y, target_names=["t"]
+        )
 
 
 def test_columns_are_numbers_or_words():
     assert Column.read("a", [1, 2]).text(1) == "2"
     assert Column.read("a", np.array([1.5, None], dtype=object)).text(1) == "(missing)"
     assert Column.read("a", np.array(["x", None, np.nan], dtype=object)).text(2) == "(missing)"
+    frame = pd.DataFrame({"n": pd.array([1, None], "Int64"), "w": pd.array(["x", None], "string")})
+    assert Column.read("n", frame["n"]).numbers[0] == 1.0
+    assert [Column.read(name, frame[name]).text(1) for name in frame] == ["(missing)"] * 2
     assert Column.read("a", np.array([True, False])).words.tolist() == ["True", "False"]
     assert Column.read("a", np.array(["2026-01-02"], "datetime64[D]")).text(0) == "2026-01-02"
     assert len(Column.read("a", ["x" * 200]).text(0)) == 80

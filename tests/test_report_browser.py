@@ -29,6 +29,7 @@ FLAGS = [
     "--disable-gpu",
     "--disable-quic",
     "--disable-sync",
+    "--disable-dev-shm-usage",
     "--disable-background-networking",
     "--disable-component-update",
     "--hide-scrollbars",

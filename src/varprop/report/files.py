@@ -58,6 +58,10 @@ def render(template: str, **values: object) -> str:
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
     """Write a text file beside its place and move it there, so that no half of it is ever seen."""
     target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            f"The folder {target.parent} does not exist, so nothing was written."
+        )
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:

@@ -16,6 +16,12 @@ MISSING = "(missing)"
 OTHER = "(other)"
 
 
+def _is_missing(value: object) -> bool:
+    """None, NaN, and pandas' NA and NaT, without importing pandas."""
+    not_a_number = isinstance(value, float) and value != value
+    return value is None or not_a_number or type(value).__name__ in ("NAType", "NaTType")
+
+
 @dataclass(frozen=True)
 class Column:
     """One input as it stood in the table: numbers (NaN where missing) or words."""
@@ -34,12 +40,12 @@ class Column:
             return cls(name, array.astype(np.float64), None)
         if array.dtype.kind == "O":
             try:
-                blank = [np.nan if v is None else v for v in array]
+                blank = [np.nan if _is_missing(v) else v for v in array]
                 if not any(isinstance(v, str | bool | bytes) for v in blank):
                     return cls(name, np.asarray(blank, np.float64), None)
             except (TypeError, ValueError):
                 pass
-        words = [MISSING if v is None or v != v else str(v) for v in array.tolist()]
+        words = [MISSING if _is_missing(v) else str(v) for v in array.tolist()]
         return cls(name, None, np.asarray(words, dtype=object))
 
     def __len__(self) -> int:

@@ -93,16 +93,15 @@ def section(
 ) -> Section:
     """Work out one target; `prediction` is of that output alone."""
     mean, std = prediction.mean, prediction.std
-    lower, upper = prediction.interval(0.9)
     z = standard_scores(y, prediction)
     rows = choose_rows(z, limit)
     rows = rows[np.argsort(y[rows], kind="stable")]
-    points = Points(index, y[rows], mean[rows], std[rows], lower[rows], upper[rows])
+    points = Points(index, y[rows], mean[rows], std[rows], *prediction[rows].interval(0.9))
     findings = words.find(y, prediction)
     curve = diagnostics.calibration_curve(y, prediction)
     histogram = diagnostics.pit_histogram(y, prediction)
     groups = diagnostics.error_by_std(y, prediction)
-    outside = int(((y < lower) | (y > upper)).sum())
+    outside = len(y) - round(findings.covered[1] * len(y))
     said = (
         words.calibration_finding(curve),
         words.pit_finding(histogram, diagnostics.middle_pit(y, prediction)),
@@ -161,7 +160,7 @@ def section(
         region_finding=_region_finding(found),
         surprising=_surprising(y, mean, std, z, rows, labels),
         rows=rows,
-        hover=_hover(name, y, mean, std, lower, upper, z, rows),
+        hover=_hover(name, points, z[rows], rows),
     )
 
 
@@ -191,26 +190,19 @@ def _one_decimal(z: float) -> str:
     return aligned([z], 2)[0] if abs(z) < 100 else number(z, 2)
 
 
-def _hover(
-    name: str,
-    y: np.ndarray,
-    mean: np.ndarray,
-    std: np.ndarray,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    z: np.ndarray,
-    rows: np.ndarray,
-) -> dict[str, object]:
+def _hover(name: str, points: Points, z: np.ndarray, rows: np.ndarray) -> dict[str, object]:
     """Return what is said about each drawn row, as texts in drawing order."""
-    chosen = rows.tolist()
-    predicted = [" ± ".join(plus_minus(mean[r], std[r])) for r in chosen]
+    std = points.std.tolist()
+    bounds = [
+        [to_precision(value, spread) for value, spread in zip(side.tolist(), std, strict=True)]
+        for side in (points.lower, points.upper, points.observed)
+    ]
+    predicted = zip(points.predicted.tolist(), std, strict=True)
     return {
         "name": name,
-        "row": chosen,
-        "observed": [to_precision(y[r], std[r]) for r in chosen],
-        "predicted": predicted,
-        "interval": [
-            f"{to_precision(lower[r], std[r])} to {to_precision(upper[r], std[r])}" for r in chosen
-        ],
-        "z": [_one_decimal(z[r]) for r in chosen],
+        "row": rows.tolist(),
+        "observed": bounds[2],
+        "predicted": [" ± ".join(plus_minus(value, spread)) for value, spread in predicted],
+        "interval": [f"{low} to {high}" for low, high in zip(*bounds[:2], strict=True)],
+        "z": [_one_decimal(value) for value in z.tolist()],
     }

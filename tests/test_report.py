@@ -335,6 +335,9 @@ def test_regions_find_where_the_spread_is():
     assert len(wide.total) == 8
     assert np.argmin(wide.total) in (3, 4)
     np.testing.assert_allclose(wide.model, wide.total / 2)
+    gaps = Column.read("gaps", np.where(x > 0.9, np.nan, x))
+    assert regions([gaps], total, total)[0].title == f"gaps ({(x > 0.9).sum()} missing)"
+    assert wide.title == "x"
     (sites,) = regions([Column.read("site", site)], total, total)
     assert dict(zip(sites.labels, sites.count, strict=True)) == {"near": 300, "far": 100}
     assert sites.total[1] > sites.total[0]

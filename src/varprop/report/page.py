@@ -218,7 +218,8 @@ def _common(loss_curve: ArrayLike | None, pairs: dict[str, tuple[float, float]])
             Figure(
                 "Training",
                 drawing,
-                "The loss that training lowered. It should have flattened out by the end.",
+                "The loss by epoch. It may rise while a part of it is phased in; by the end it "
+                "should have flattened out.",
                 finding,
                 (("line", "loss"),),
             )

@@ -78,6 +78,12 @@ class Region:
     total: np.ndarray
     model: np.ndarray
     count: np.ndarray
+    missing: int = 0
+
+    @property
+    def title(self) -> str:
+        """The name, and how many rows are in no group since their value is missing."""
+        return f"{self.name} ({self.missing:,} missing)" if self.missing else self.name
 
     @property
     def change(self) -> float:
@@ -126,6 +132,7 @@ def regions(columns: list[Column], total: np.ndarray, model: np.ndarray) -> list
                 np.array([root(total, m) for m in masks]),
                 np.array([root(model, m) for m in masks]),
                 np.array([m.sum() for m in masks]),
+                int((~np.any(masks, axis=0)).sum()),
             )
         )
     return sorted(found, key=lambda region: -region.change)

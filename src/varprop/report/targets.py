@@ -155,7 +155,7 @@ def section(
         name=name,
         findings=findings,
         figures=figures,
-        panels=[(region.name, panel(region, top)) for region in shown],
+        panels=[(region.title, panel(region, top)) for region in shown],
         n_inputs=len(found),
         region_finding=_region_finding(found),
         surprising=_surprising(y, mean, std, z, rows, labels),

@@ -29,7 +29,7 @@ class CheckReport:
     cov_z
         The same for the covariances between outputs, shape (..., d, d), or None.
     threshold
-        The largest |z| that sampling error alone exceeds with probability `false_alarm` in the
+        The largest ``|z|`` that sampling error alone exceeds with probability `false_alarm` in the
         whole check (Bonferroni-corrected over all compared numbers).
     false_alarm
         That probability.
@@ -47,7 +47,7 @@ class CheckReport:
 
     @property
     def worst(self) -> float:
-        """The largest |z| of all."""
+        """The largest ``|z|`` of all."""
         parts = [self.mean_z, self.var_z] + ([] if self.cov_z is None else [self.cov_z])
         # np.max, not max: a NaN must come out as NaN, which is no agreement.
         return float(np.max([np.abs(part).max(initial=0.0) for part in parts]))
@@ -146,8 +146,9 @@ def check(
     Notes
     -----
     Draws cannot judge a variance that comes from events rarer than about 100 / n_samples, such as
-    that of a rectifier five standard deviations below zero: no draw may see them, and the |z| of
-    the variance is then infinite. Give `var_slack` the size below which a variance does not matter.
+    that of a rectifier five standard deviations below zero: no draw may see them, and the
+    ``|z|`` of the variance is then infinite. Give `var_slack` the size below which a variance does
+    not matter.
 
     Examples
     --------

@@ -31,7 +31,7 @@ class Conformal:
     estimator
         Anything with ``predict_dist``, or a pipeline or search that ends in it.
     scores
-        Sorted |y - mean| / std of the held-out rows, shape (n, outputs), or (n, 1) if joint.
+        Sorted ``|y - mean| / std`` of the held-out rows, shape (n, outputs), or (n, 1) if joint.
     joint
         Whether an interval must hold for all outputs of a row at once.
 

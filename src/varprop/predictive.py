@@ -188,7 +188,7 @@ class Predictive(Members):
 
         Parameters
         ----------
-        y : float or array of shape (..., *public)
+        y : float or array of shape ``(..., *public)``
 
         Returns
         -------
@@ -214,7 +214,7 @@ class Predictive(Members):
 
         Returns
         -------
-        array of shape (*alpha.shape, *public)
+        array of shape ``(*alpha.shape, *public)``
 
         Examples
         --------
@@ -277,7 +277,7 @@ class Predictive(Members):
 
         Parameters
         ----------
-        y : float or array of shape (..., *public)
+        y : float or array of shape ``(..., *public)``
 
         Returns
         -------
@@ -361,7 +361,7 @@ class Predictive(Members):
 
         Returns
         -------
-        array of shape (n_samples, *public)
+        array of shape ``(n_samples, *public)``
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""The benchmark's data: registry, published splits, formats, checksums, and what is said when wrong."""
+"""The benchmark's data: registry, published splits, formats, checksums, and bad files."""
 
 import io
 import os

@@ -6,9 +6,12 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
+from varprop.bench.protocol import scores
 from varprop.bench.render import as_csv, cells, markdown, terminal
 from varprop.bench.tables import Average, count_verdicts, latest, published, table, verdict
+from varprop.predictive import Predictive
 
 FIGURE = {"value": 2.0, "pm": 0.3, "kind": "sd", "n": 9}  # a standard error of 0.1
 
@@ -33,6 +36,24 @@ def row(**changes):
         "finished": "2026-01-01T00:00:00Z",
     }
     return made | changes
+
+
+def test_scores_against_scipy():
+    rng = np.random.default_rng(0)
+    mean, noise = rng.normal(size=(6, 2)), np.array([0.1, 0.3])
+    model = np.array([[1.0, 0.8], [0.8, 2.0]])
+    y, scale = rng.normal(size=(6, 2)), np.array([2.0, 5.0])
+    found = scores(y, Predictive.joint(mean, np.tile(model, (6, 1, 1)), noise), scale)
+    cov = model + np.diag(noise)
+    joint = [-stats.multivariate_normal(m, cov).logpdf(t) for m, t in zip(mean, y, strict=True)]
+    assert found["nll"] == pytest.approx(np.mean(joint))
+    # The density of y / scale is that of y times the scales.
+    assert found["nll_standardized"] == pytest.approx(np.mean(joint) - np.log(10.0))
+    alone = -stats.norm(mean, np.sqrt(np.diag(cov))).logpdf(y).sum(axis=1)
+    assert found["nll_independent"] == pytest.approx(alone.mean())
+    errors = np.sqrt(((y - mean) ** 2).mean(axis=0))
+    assert found["rmse"] == pytest.approx(errors.mean())
+    assert found["rmse_standardized"] == pytest.approx((errors / scale).mean())
 
 
 def test_averages_are_numpys():

@@ -88,4 +88,6 @@ def scores(y: np.ndarray, prediction: Predictive, y_scale: np.ndarray) -> dict[s
         "crps": metrics.crps(y, prediction),
         "coverage50": metrics.interval_coverage(y, prediction, coverage=0.5),
         "coverage90": metrics.interval_coverage(y, prediction, coverage=0.9),
+        # With outputs taken as independent: the difference is what their covariance is worth.
+        "nll_independent": -float(prediction.marginal_logpdf(y).reshape(len(y), -1).sum(1).mean()),
     }

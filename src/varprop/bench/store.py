@@ -29,7 +29,7 @@ CREATE TABLE results (
     dataset TEXT NOT NULL, method TEXT NOT NULL, protocol TEXT NOT NULL, split INTEGER NOT NULL,
     seed INTEGER NOT NULL,
     nll REAL, rmse REAL, nll_standardized REAL, rmse_standardized REAL, crps REAL,
-    coverage50 REAL, coverage90 REAL,
+    coverage50 REAL, coverage90 REAL, nll_independent REAL,
     outcome TEXT NOT NULL, epochs INTEGER, steps INTEGER, loss REAL, seconds REAL NOT NULL,
     n_train INTEGER NOT NULL, n_test INTEGER NOT NULL, source TEXT NOT NULL,
     settings TEXT NOT NULL, settings_digest TEXT NOT NULL, version TEXT NOT NULL,

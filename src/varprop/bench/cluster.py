@@ -7,7 +7,9 @@ elsewhere; when the scheduler is lost, what is finished is in the store and a lo
 
 from __future__ import annotations
 
+import asyncio
 import collections
+import concurrent.futures
 import contextlib
 import dataclasses
 import importlib.metadata
@@ -16,7 +18,6 @@ import os
 import queue
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
 from varprop.bench.run import Summary, _Watch, groups
@@ -38,7 +39,7 @@ SAME_VERSIONS = ("varprop", "jax", "jaxlib", "numpy", "scipy")
 
 _RESULT_SECONDS = 5.0
 # What Dask raises when the scheduler has gone: its own errors of connections are OSErrors.
-_GONE = (OSError, RuntimeError, CancelledError)
+_GONE = (OSError, RuntimeError, concurrent.futures.CancelledError)
 
 
 class ClusterError(Exception):
@@ -145,8 +146,11 @@ def _connected(scheduler: str) -> Iterator[Client]:
         each.setLevel(logging.CRITICAL + 1)
     try:
         try:
+            # In a thread, since the caller's may have an event loop that runs (a notebook's has).
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                pool.submit(asyncio.run, _greet(scheduler)).result()
             client = Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
-        except (OSError, ValueError, TypeError) as error:
+        except Exception as error:  # whatever is there, or not, it is no scheduler
             raise ClusterError(
                 f"no Dask scheduler answered at {scheduler} within {CONNECT_SECONDS:.0f} s: start "
                 "one by `dask scheduler`, which prints its address (tcp://host:8786)."
@@ -159,6 +163,17 @@ def _connected(scheduler: str) -> Iterator[Client]:
     finally:
         for each, level in zip(loggers, levels, strict=True):
             each.setLevel(level)
+
+
+async def _greet(scheduler: str) -> None:
+    """Shake hands and go: Dask's client would wait for ever for the hand of a stranger."""
+    from distributed import Security
+    from distributed.comm import connect
+
+    options = Security().get_connection_args("client")
+    async with asyncio.timeout(CONNECT_SECONDS):
+        comm = await connect(scheduler, timeout=CONNECT_SECONDS, **options)
+        await comm.close()
 
 
 def _inspect(

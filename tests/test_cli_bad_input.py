@@ -180,7 +180,7 @@ def test_tables_a_model_cannot_read(place):
     assert "a target has no value in line 5" in sentence(
         "evaluate", strict, "-", stdin="\n".join(no_target) + "\n", code=BAD
     )
-    assert "usable rows" in sentence(
+    assert "has 1 row to score" in sentence(
         "evaluate", strict, "-", stdin="\n".join(full.splitlines()[:2]) + "\n", code=BAD
     )
     assert "is no target" in sentence("evaluate", model, "-", "-t", "size", stdin=full, code=BAD)

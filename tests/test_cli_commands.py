@@ -53,7 +53,7 @@ def test_fit_ends_with_a_scorecard(place, tmp_path):
     for word in (MODEL, LINEAR, CONSTANT, "NLL", "CRPS", "price: 15 held-out rows"):
         assert word in shown.stdout
     assert f"Saved {output}: fitted on the other 45 rows" in shown.stdout
-    assert "6 rows have missing values" in shown.stderr
+    assert "missing values in 6 rows are filled in" in shown.stderr
     # The same seed gives the same model, to the byte.
     assert output.read_bytes() == (place / "impute.safetensors").read_bytes()
 
@@ -165,7 +165,7 @@ def test_rows_with_holes_keep_their_place_under_drop(place):
     result = run("predict", place / "drop.safetensors", place / "houses.csv")
     out = rows_of(result.stdout)
     assert [row["id"] for row in out if not row["mean"]] == [f"h{i:03d}" for i in range(3, 60, 10)]
-    assert "6 rows with missing values have no prediction" in result.stderr
+    assert "no prediction for 6 rows with missing values" in result.stderr
 
 
 def test_several_targets(place):
@@ -255,7 +255,7 @@ def test_evaluate_leaves_out_what_has_no_target_or_no_prediction(place):
     table[5] = "h004,50,2,Ulm,,"
     result = run_json("evaluate", place / "drop.safetensors", "-", stdin="\n".join(table) + "\n")
     assert result["rows"] == 53
-    assert "1 rows without a target were left out." in result["notes"]
+    assert "1 row without a target left out." in result["notes"]
 
 
 def test_explain(place):

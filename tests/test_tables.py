@@ -11,6 +11,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
+import varprop.tables.reading
 from varprop.tables.columns import CategoryColumn, NumberColumn
 from varprop.tables.errors import TableError
 from varprop.tables.kinds import Roles
@@ -73,6 +74,26 @@ def test_lines_are_counted_as_an_editor_does(tmp_path):
     assert source.where(2) == "line 8 of t.csv"
     pq.write_table(TABLE, tmp_path / "t.parquet")
     assert open_source(str(tmp_path / "t.parquet")).where(2) == "row 3 of t.parquet"
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "feather"])
+def test_a_stream_holds_little_of_the_table(tmp_path, monkeypatch, form):
+    # The reader of text is some blocks ahead: small ones make a small table large enough.
+    monkeypatch.setattr(varprop.tables.reading, "_BLOCK_BYTES", 2**17)
+    rng = np.random.default_rng(0)
+    part = {name: rng.normal(size=2**17) for name in "abcd"}
+    schema = pa.schema([(name, pa.float64()) for name in part])
+    path = str(tmp_path / f"t.{form}")
+    with open_sink(path, schema) as sink:
+        for _ in range(8):
+            sink.write(pa.RecordBatch.from_pydict(part, schema=schema))
+    before, most, n_rows = pa.total_allocated_bytes(), 0, 0
+    for batch in stream_table(open_source(path), dict.fromkeys(part, pa.float64())):
+        most = max(most, pa.total_allocated_bytes() - before)
+        n_rows += batch.num_rows
+    whole = 8 * 2**17 * 4 * 8
+    assert n_rows == 8 * 2**17
+    assert most < whole / 2
 
 
 def test_a_type_that_changes_late_is_no_surprise(tmp_path):
@@ -198,7 +219,7 @@ def test_missing_values_by_policy():
         prepared(columns)
     dropped = prepared(columns, missing="drop")
     np.testing.assert_array_equal(dropped.rows, np.arange(3, 12))
-    assert "3 rows with missing values are left out." in dropped.notes
+    assert "3 rows with missing values left out." in dropped.notes
     pre = learn(columns, missing="impute")
     x, c = pre.inputs
     present = np.array([1.0, *range(3, 12)])
@@ -248,10 +269,10 @@ def test_targets():
     fails([1.0] * 12, "target 'y' is 1 in all rows")
     fails([*range(11), None], "no value in row 12.*--missing drop")
     fails([*range(11), -np.inf], "infinite in row 12")
-    fails([1.0, *[None] * 11], "only 1 complete rows", missing="drop")
+    fails([1.0, *[None] * 11], "only 1 row without missing values", missing="drop")
     data = prepared({"x": Y, "y": [*range(11), None]}, missing="impute")
     assert len(data.y) == 11
-    assert "1 rows without a target are left out." in data.notes
+    assert "1 row without a target left out." in data.notes
 
 
 def test_roles():

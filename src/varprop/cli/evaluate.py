@@ -58,6 +58,7 @@ def evaluate(
     from varprop.scorecard import scorecard, verdict
     from varprop.tables.blocks import Blocks, complete_rows, join_rows
     from varprop.tables.columns import first_out_of_range, range_error, to_floats
+    from varprop.tables.errors import count_rows
 
     use_compilation_cache()
     pre = fitted.preprocessing
@@ -91,7 +92,9 @@ def evaluate(
         numbers.append(rows.first + np.flatnonzero(keep))
     encoded, y = join_rows(parts), np.concatenate(observed)
     if len(y) < 2:
-        raise UserError(f"{source.label} has {len(y)} usable rows: scores need at least two.")
+        raise UserError(
+            f"{source.label} has {count_rows(len(y))} to score: scores need at least two."
+        )
     y = y[:, 0] if fitted.regressor._y_ndim == 1 else y
     try:
         predictions = fitted.with_simple(encoded)
@@ -100,7 +103,7 @@ def evaluate(
     card, sentence = scorecard(y, predictions), verdict(y, predictions)
     notes = blocks.notes()
     if n_without:
-        notes.append(f"{n_without} rows without a target were left out.")
+        notes.append(f"{count_rows(n_without)} without a target left out.")
     note(notes, quiet=quiet)
     if report is not None:
         from varprop.cli.fitting import report_content

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from varprop.predictive import Predictive
-from varprop.tables.errors import TableError
+from varprop.tables.errors import TableError, count_rows
 from varprop.tables.model import TableModel
 from varprop.tables.preprocessing import Encoded, check_columns
 from varprop.tables.reading import column_types, stream_table
@@ -126,15 +126,14 @@ class Blocks:
             names = ", ".join(map(repr, self.new_columns[:10]))
             found.append(f"the model does not know these columns and ignores them: {names}.")
         if self.n_imputed:
-            found.append(
-                f"{self.n_imputed} rows had missing values, which were filled in as uncertain."
-            )
+            rows = count_rows(self.n_imputed)
+            found.append(f"{rows} had missing values, which were filled in as uncertain.")
         if self.n_unseen:
             found.append(
-                f"{self.n_unseen} rows had a category that the training data did not have."
+                f"{count_rows(self.n_unseen)} had a category that the training data did not have."
             )
         if self.n_incomplete:
-            found.append(f"{self.n_incomplete} rows with missing values have no prediction.")
+            found.append(f"no prediction for {count_rows(self.n_incomplete)} with missing values.")
         return found
 
 

@@ -17,7 +17,7 @@ from varprop.tables.columns import (
     to_floats,
     to_text,
 )
-from varprop.tables.errors import TableError
+from varprop.tables.errors import TableError, count_rows
 from varprop.tables.kinds import Roles, as_typed, check_cells, column_kind, target_values
 from varprop.tables.preprocessing import Preprocessing
 
@@ -98,23 +98,23 @@ def prepare(
     kinds = {name: column_kind(table.column(name), name, roles, where) for name in names}
     keep = ~np.isnan(y).any(axis=1)
     if not keep.all():
-        notes.append(f"{int((~keep).sum())} rows without a target are left out.")
+        notes.append(f"{count_rows(int((~keep).sum()))} without a target left out.")
     holes = np.zeros(len(keep), bool)
     for name, kind in kinds.items():
         holes |= check_cells(table.column(name), name, kind, roles, where, notes)
     if roles.missing == "drop" and (holes & keep).any():
-        notes.append(f"{int((holes & keep).sum())} rows with missing values are left out.")
+        notes.append(f"{count_rows(int((holes & keep).sum()))} with missing values left out.")
         keep &= ~holes
     elif holes.any():
         notes.append(
-            f"{int((holes & keep).sum())} rows have missing values, which are filled in with the "
+            f"missing values in {count_rows(int((holes & keep).sum()))} are filled in with the "
             "column's mean and spread (a missing category is a category of its own)."
         )
     rows = np.flatnonzero(keep)
     if len(rows) < 2:
         raise TableError(
-            f"{label} has only {len(rows)} complete rows: use --missing impute, or --drop the "
-            "columns with many missing values."
+            f"{label} has only {count_rows(len(rows))} without missing values: use --missing "
+            "impute, or --drop the columns with many of them."
         )
     _check_not_constant(y[rows], roles.targets)
     return TrainingTable(table.take(pa.array(rows)), rows, y[rows], kinds, roles, tuple(notes))

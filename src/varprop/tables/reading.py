@@ -18,6 +18,7 @@ ALSO_MISSING = ("None", "<NA>", "?")
 
 BLOCK_ROWS = 65_536
 _BLOCK_BYTES = 4 * 2**20
+_BUFFER_BYTES = 2**20
 
 _KINDS = {"double": "a number", "bool": "true or false", "string": "text"}
 _ROW = re.compile(r"Row #(\d+): ")
@@ -99,8 +100,12 @@ def stream_table(
                 ),
             )
         elif source.format == "parquet":
-            with pq.ParquetFile(source.path) as file:
-                yield from file.iter_batches(block_rows, columns=names, use_threads=False)
+            # By default pyarrow buffers all that will be read, which is the whole file.
+            with pq.ParquetFile(source.path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
+                for group in range(file.num_row_groups):
+                    yield from file.iter_batches(
+                        block_rows, row_groups=[group], columns=names, use_threads=False
+                    )
         else:
             with pa.ipc.open_file(source.path) as reader:
                 for number in range(reader.num_record_batches):

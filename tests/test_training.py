@@ -270,7 +270,7 @@ def test_the_progress_bar_shows_lanes_and_loss(lanes, together, data, monkeypatc
     """And changes nothing."""
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=120)
-    monkeypatch.setattr("rich.progress.get_console", lambda: console)
+    monkeypatch.setattr("rich.console.Console", lambda **options: console)  # on standard error
     shown = fit_many(lanes, data, ROPD(), progress=True)
     text = screen.getvalue()
     assert "training" in text

@@ -20,6 +20,15 @@ def is_concrete(value: Any) -> bool:
     return not isinstance(value, jax.core.Tracer)
 
 
+def array_module(*values: Any) -> Any:
+    """Return NumPy if all values can be looked at, else `jax.numpy`.
+
+    What is done once, when an object is made, is done in NumPy: every little JAX operation on a new
+    shape compiles a program, which takes longer than many steps of training.
+    """
+    return np if all(map(is_concrete, values)) else jnp
+
+
 def as_float_array(value: Any, name: str, dtype: Any = None) -> Float[Array, "..."]:
     """Convert to a floating JAX array; integers become the default float.
 

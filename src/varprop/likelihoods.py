@@ -13,7 +13,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from varprop._checks import as_float_array, check_nonnegative, check_positive
+from varprop._checks import array_module, as_float_array, check_nonnegative, check_positive
 from varprop.moments import Gaussian, JointGaussian
 from varprop.numerics import LOG_2PI
 from varprop.parameters import constant
@@ -71,7 +71,8 @@ class GaussianLikelihood(AbstractLikelihood):
         if std.ndim != 1:
             raise ValueError(f"std must have one entry per output, but has shape {std.shape}.")
         check_positive(std, "std")
-        self.log_std = jnp.log(std)
+        xp = array_module(std)
+        self.log_std = jnp.asarray(xp.log(xp.asarray(std)))
         self.floor = None
         if floor is not None:
             self.floor = as_float_array(floor, "floor")

@@ -6,6 +6,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from varprop.likelihoods import AbstractLikelihood, GaussianLikelihood
@@ -81,5 +82,6 @@ def regression_model(
     network = mlp(n_inputs, n_outputs, key=key, **network_options)
     if prior is None:
         prior = default_prior(network)
-    likelihood = GaussianLikelihood(jnp.full((n_outputs,), noise_std), floor=noise_floor)
+    start = jnp.result_type(float)
+    likelihood = GaussianLikelihood(np.full(n_outputs, noise_std, start), floor=noise_floor)
     return Model(network, likelihood, prior)

@@ -7,6 +7,7 @@ with `constant()`: a dropout rate or a grid of a table is data, not something to
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -15,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import DictKey, GetAttrKey, SequenceKey
 from jaxtyping import Array, Float, PyTree
+
+from varprop._checks import array_module
 
 
 def constant(**options: Any) -> Any:
@@ -87,11 +90,15 @@ class Structure:
     shapes: tuple[tuple[int, ...], ...]
     static: tuple[Any, ...]
 
-    def build(self, params: Float[Array, " p"], constants: list[Array]) -> Any:
-        """Put the tree together again."""
+    def build(self, params: Float[Array | np.ndarray, " p"], constants: list[Array]) -> Any:
+        """Put the tree together again, with NumPy arrays (which compiles nothing) if given one."""
         sizes = [int(np.prod(shape, dtype=int)) for shape in self.shapes]
-        # The derivative of one split is one concatenation; slices would give a padded sum each.
-        parts = zip(jax.lax.split(params, sizes), self.shapes, strict=True)
+        if isinstance(params, np.ndarray):
+            pieces: Sequence[Any] = np.split(params, np.cumsum(sizes)[:-1])
+        else:
+            # The derivative of one split is one concatenation; slices would give padded sums.
+            pieces = jax.lax.split(params, sizes)
+        parts = zip(pieces, self.shapes, strict=True)
         learned = iter(part.reshape(shape) for part, shape in parts)
         sources = {"param": learned, "constant": iter(constants), "static": iter(self.static)}
         return jax.tree.unflatten(self.treedef, [next(sources[kind]) for kind in self.kinds])
@@ -118,7 +125,7 @@ def take_apart(tree: PyTree) -> tuple[Structure, Float[Array, " p"], list[Array]
         if learned:
             kinds.append("param")
             shapes.append(tuple(leaf.shape))
-            params.append(jnp.ravel(leaf))
+            params.append(leaf)
         elif eqx.is_array(leaf):
             kinds.append("constant")
             constants.append(leaf)
@@ -134,4 +141,5 @@ def take_apart(tree: PyTree) -> tuple[Structure, Float[Array, " p"], list[Array]
             + "."
         )
     structure = Structure(treedef, tuple(kinds), tuple(shapes), tuple(static))
-    return structure, jnp.concatenate(params), constants
+    xp = array_module(*params)
+    return structure, jnp.asarray(xp.concatenate([xp.ravel(leaf) for leaf in params])), constants

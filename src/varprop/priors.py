@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from varprop._checks import as_float_array, check_all, check_positive
+from varprop._checks import array_module, as_float_array, check_all, check_positive
 from varprop.moments import Gaussian
 from varprop.nn.variables import Bernoulli
 from varprop.nn.weights import (
@@ -250,10 +250,15 @@ def _mean_and_log_std(mean: Any, std: Any, shape: tuple[int, ...]) -> tuple[Arra
     mean = as_float_array(mean, "mean")
     std = as_float_array(std, "std", mean.dtype)
     check_positive(std, "std")
-    return jnp.broadcast_to(mean, shape), jnp.broadcast_to(jnp.log(std), shape)
+    xp = array_module(mean, std)
+    both = (xp.asarray(mean), xp.log(xp.asarray(std)))
+    mean, log_std = (jnp.asarray(xp.broadcast_to(value, shape)) for value in both)
+    return mean, log_std
 
 
 def _logit(p: Any) -> Array:
     p = as_float_array(p, "p")
+    xp = array_module(p)
+    p = xp.asarray(p)
     check_all((p > 0) & (p < 1), p, "p must lie strictly between 0 and 1, but is {value:g}{where}.")
-    return jnp.log(p) - jnp.log1p(-p)
+    return jnp.asarray(xp.log(p) - xp.log1p(-p))

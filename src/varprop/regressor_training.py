@@ -92,8 +92,10 @@ def to_jax(tree: Any) -> Any:
 
 def noise_var(model: Model) -> np.ndarray:
     """Return the variances of a model's noise, in standardized units and float64."""
-    assert isinstance(model.likelihood, GaussianLikelihood)
-    return np.exp(2 * np.asarray(model.likelihood.log_std, np.float64))
+    likelihood = model.likelihood
+    assert isinstance(likelihood, GaussianLikelihood)
+    var = np.exp(2 * np.asarray(likelihood.log_std, np.float64))
+    return var if likelihood.floor is None else var + np.asarray(likelihood.floor, np.float64) ** 2
 
 
 def member_dtype(model: Model) -> np.dtype:
@@ -112,9 +114,8 @@ def with_floor(model: Model, floor: np.ndarray) -> Model:
 
 def without_floor(model: Model) -> Model:
     """Return the model with the same noise and no floor: what is kept, saved and exported."""
-    assert isinstance(model.likelihood, GaussianLikelihood)
-    likelihood = GaussianLikelihood(jnp.sqrt(model.likelihood.var))
-    return Model(model.network, likelihood, model.prior)
+    std = np.sqrt(noise_var(model)).astype(member_dtype(model))
+    return Model(model.network, GaussianLikelihood(std), model.prior)
 
 
 def check_goes_on(model: Model, init: Callable[[PRNGKeyArray], Model]) -> None:

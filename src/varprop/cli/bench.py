@@ -218,7 +218,7 @@ def _duration(seconds: float) -> str:
 
     Examples
     --------
-    >>> _duration(42), _duration(600), _duration(8000)
+    >>> _duration(42.0), _duration(600.0), _duration(8000.0)
     ('42 s', '10 min', '2.2 h')
     """
     if seconds < 90:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from varprop._checks import as_float_array, check_all, check_positive, check_shape
+from varprop._checks import array_module, as_float_array, check_all, check_positive, check_shape
 from varprop.moments import Gaussian
 from varprop.nn.variables import Bernoulli
 from varprop.parameters import count_parameters
@@ -76,10 +76,11 @@ class GaussianWeights(AbstractWeights[Gaussian]):
         self.mean = as_float_array(mean, "mean")
         std = as_float_array(std, "std", self.mean.dtype)
         check_positive(std, "std")
+        xp = array_module(std)
         if std.ndim == 0:
-            std = jnp.broadcast_to(std, self.mean.shape)
+            std = xp.broadcast_to(xp.asarray(std), self.mean.shape)
         check_shape(std, self.mean.shape, "std", "it must match the mean")
-        self.log_std = jnp.log(std)
+        self.log_std = jnp.asarray(xp.log(xp.asarray(std)))
 
     @classmethod
     def init(
@@ -93,7 +94,7 @@ class GaussianWeights(AbstractWeights[Gaussian]):
     ) -> GaussianWeights:
         """Draw a start: means from N(0, scale^2) as in the paper, all standard deviations `std`."""
         dtype = jnp.result_type(float) if dtype is None else dtype
-        return cls(scale * jax.random.normal(key, shape, dtype), jnp.asarray(std, dtype))
+        return cls(_normal(key, shape, scale, dtype), jnp.asarray(std, dtype))
 
     @classmethod
     def joined(cls, parts: Sequence[GaussianWeights]) -> GaussianWeights:
@@ -204,7 +205,7 @@ class BernoulliWeights(AbstractWeights[Bernoulli]):
             Floating dtype.
         """
         dtype = jnp.result_type(float) if dtype is None else dtype
-        logit = logit_scale * jax.random.normal(key, shape, dtype)
+        logit = _normal(key, shape, logit_scale, dtype)
         start = jnp.asarray(scale / shape[-1] ** 0.5 if len(shape) > 1 else 0.1 * scale, dtype)
         return cls(jax.nn.sigmoid(logit), jnp.full(shape, start) if per_weight else start)
 
@@ -265,7 +266,7 @@ class PointWeights(AbstractWeights[None]):
     ) -> PointWeights:
         """Draw a start from N(0, scale^2)."""
         dtype = jnp.result_type(float) if dtype is None else dtype
-        return cls(scale * jax.random.normal(key, shape, dtype))
+        return cls(_normal(key, shape, scale, dtype))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -287,3 +288,11 @@ class PointWeights(AbstractWeights[None]):
                 "prior must be None: the KL of point weights to a density is not finite."
             )
         return jnp.zeros((), self.value.dtype)
+
+
+def _normal(
+    key: PRNGKeyArray, shape: tuple[int, ...], scale: float, dtype: Any
+) -> Float[Array, "..."]:
+    draws = jax.random.normal(key, shape, dtype)
+    xp = array_module(draws, scale)
+    return jnp.asarray(xp.asarray(draws) * xp.asarray(scale, dtype))

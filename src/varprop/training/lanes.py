@@ -8,6 +8,7 @@ import threading
 import time
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -177,9 +178,10 @@ class LaneRunner:
     def result(self) -> Fit:
         """Return the finished lane as a Fit."""
         assert self.outcome is not None
-        model, _ = self.program.structure.build(self.state.params, self.inputs.constants)
+        params = np.asarray(self.state.params)
+        model, _ = self.program.structure.build(params, self.inputs.constants)
         return Fit(
-            model=model,
+            model=jax.tree.map(lambda x: jnp.asarray(x) if eqx.is_array(x) else x, model),
             history=np.asarray(self.losses),
             loss=self.final_loss,
             outcome=self.outcome,

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: help venv test test-slow check format demo bench bench-speed bench-torch clean
+.PHONY: help venv test test-slow check format demo docs site bench bench-speed bench-torch clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -35,6 +35,24 @@ format: $(STAMP)  ## put the code into the project's format
 demo: $(STAMP)  ## real data, a fit, a scorecard and an HTML report, in under a minute
 	$(BIN)/varprop demo
 
+DOCS_STAMP := $(VENV)/.installed-docs
+$(DOCS_STAMP): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	touch $@
+
+site: $(DOCS_STAMP)  ## the documentation as pages in site/, warnings are errors
+	$(BIN)/python -m sphinx -W --keep-going -n -q -b html -d site/.doctrees docs site
+
+DRAWN := predictive_band model_and_noise calibration uncertain_inputs correlated_outputs plot_gallery
+docs: site $(DRAWN:%=site/.drawn/%.png)  ## the same, with its code run and its gallery drawn anew
+	cp $(DRAWN:%=site/.drawn/%.png) site/_images/
+	$(BIN)/python -m pytest -q -n $(WORKERS) tests/test_examples.py -k page
+	@echo "Open site/index.html."
+
+site/.drawn/%.png: examples/%.py $(STAMP)
+	mkdir -p $(@D)
+	$(BIN)/python -W error $< --output $@
+
 BENCH_STORE ?= results.sqlite
 bench: $(STAMP)  ## the paper's Table 1, FAWN columns, ten splits, live (under an hour on two cores)
 	$(BIN)/varprop bench table1 --methods fawn-vi,fawn-ropd,fawn-bern --splits 10 --store $(BENCH_STORE)
@@ -55,4 +73,4 @@ bench-torch:  ## training throughput against torch-based libraries and pytagi
 	.venv-torch/bin/python benchmarks/against_torch.py
 
 clean:  ## remove the environment and caches
-	rm -rf $(VENV) .venv-torch .mypy_cache .pytest_cache .ruff_cache .hypothesis predictive_band.png varprop-demo.html
+	rm -rf $(VENV) .venv-torch .mypy_cache .pytest_cache .ruff_cache .hypothesis site predictive_band.png varprop-demo.html

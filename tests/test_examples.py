@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,14 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+# Pages whose code runs from top to bottom. The others show fragments and say so by undefined names.
+PAGES = sorted(
+    [
+        *(ROOT / "docs" / f"{name}.md" for name in ("start", "errata", "troubleshooting")),
+        *ROOT.glob("docs/how-to/*.md"),
+        *ROOT.glob("docs/coming-from/*.md"),
+    ]
+)
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -81,12 +90,82 @@ def test_what_is_exact_finds_the_exact_cases_exact(tmp_path):
     assert len(re.findall(r" yes +passes ", out)) == 3
 
 
+def run_example(monkeypatch, folder, name, *arguments):
+    """Run an example in this process, which has JAX and its compiled programs at hand."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    picture = folder / f"{name}.png"
+    arguments = ["--output", str(picture), *map(str, arguments)]
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", *arguments])
+    runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="__main__")
+    assert picture.read_bytes().startswith(PNG)
+
+
+def test_calibration_is_better_after_recalibrating(tmp_path, monkeypatch, capsys):
+    run_example(monkeypatch, tmp_path, "calibration", "--max-iter", 500)
+    rows = re.findall(r"^ +(\d+)% +([\d.]+)% +([\d.]+)% ", capsys.readouterr().out, re.M)
+    off = [[abs(float(part) - float(row[0])) for part in row[1:]] for row in rows]
+    assert len(off) == 9
+    gaussian, recalibrated = (sum(column) for column in zip(*off, strict=True))
+    assert recalibrated < gaussian
+
+
+def test_uncertain_inputs_widen_the_steep_side(tmp_path, monkeypatch, capsys):
+    run_example(monkeypatch, tmp_path, "uncertain_inputs", "--max-iter", 500, "--draws", 100)
+    rows = re.findall(r"^ +(-?[\d.]+) +([\d.]+) +([\d.]+) ", capsys.readouterr().out, re.M)
+    widened = {float(x): float(propagated) / float(known) for x, known, propagated in rows}
+    assert widened[2.25] > 1.5 > 1.1 > widened[-2.25]
+
+
+def test_correlated_outputs_gain_by_their_covariance(tmp_path, monkeypatch, capsys):
+    run_example(monkeypatch, tmp_path, "correlated_outputs", "--max-iter", 500)
+    independent, joint = re.findall(r"joint NLL +([\d.]+)", out := capsys.readouterr().out)
+    alone, given = re.findall(r"stated std ([\d.]+)", out)
+    assert float(joint) < float(independent)
+    assert float(given) < float(alone)
+
+
+def test_vi_finds_the_noise_that_ropd_calls_model(tmp_path, monkeypatch, capsys):
+    run_example(monkeypatch, tmp_path, "model_and_noise", "--rows", 400, "--steps", 2000)
+    rows = re.findall(r"^(vi|ropd) +400 +([\d.]+) +([\d.]+) ", capsys.readouterr().out, re.M)
+    (_, vi_model, vi_noise), (_, ropd_model, ropd_noise) = rows
+    assert float(vi_model) < float(vi_noise)
+    assert float(ropd_model) > float(ropd_noise)
+
+
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
-def test_python_of_the_document_runs(name, capsys):
+def test_python_of_the_document_runs(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     blocks = python_blocks(ROOT / name)
     assert blocks
     for block in blocks:
         exec(compile(block, name, "exec"), {"__name__": "document"})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_code_of_the_page_runs(page, tmp_path, monkeypatch, capsys):
+    """In order, in one namespace and one empty folder, shell commands included."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    names = {"__name__": "document"}
+    text = page.read_text("utf-8")
+    for language, block in re.findall(r"^```(python|sh)\n(.*?)^```", text, re.M | re.S):
+        if language == "python":
+            exec(compile(block, page.name, "exec"), names)
+        else:
+            subprocess.run(["bash", "-euo", "pipefail", "-c", block], check=True, timeout=900)
+
+
+def test_every_public_name_is_in_the_api_pages():
+    stub = (ROOT / "src/varprop/__init__.pyi").read_text("utf-8")
+    public = re.findall(r"^from [.\w]+ import (\w+) as \1$", stub, re.M)
+    text = "\n".join(page.read_text("utf-8") for page in ROOT.glob("docs/api/*.md"))
+    documented = set(re.findall(r"^\.\. auto\w+:: varprop\.(\w+)$", text, re.M))
+    assert len(public) > 20
+    # `training` has a page of its own, by the names that `varprop` itself has.
+    assert set(public) - documented <= {"training"}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

@@ -86,20 +86,26 @@ def store(tmp_path):
 
 @contextlib.contextmanager
 def dask_process(*arguments, **environment):
-    """A `dask` command as users start it, killed at the end; its address is in its log."""
+    """A `dask` command as users start it, killed at the end."""
     process = subprocess.Popen(
         [sys.executable, "-m", "dask", *arguments],
-        stderr=subprocess.PIPE,
-        text=True,
+        stderr=subprocess.DEVNULL,
         env={**os.environ, **environment},
     )
-    assert process.stderr is not None
     try:
         yield process
     finally:
         process.kill()
         process.wait()
-        process.stderr.close()
+
+
+def wait_until(condition, process=None, seconds=240):
+    """Wait for something to become true while a process runs."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert process is None or process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def bench(*arguments, **environment):
@@ -191,15 +197,11 @@ def test_a_lost_scheduler_ends_the_run_and_a_local_one_goes_on(tmp_path, cache):
             "--death-timeout", "60", **own,
         ),
     ):  # fmt: skip
-        while not link.exists() or not link.read_text():
-            assert scheduler.poll() is None
-            time.sleep(0.05)
+        wait_until(lambda: link.exists() and link.read_text(), scheduler)
         address = json.loads(link.read_text())["address"]
         arguments = [*CHEAP, "--splits", "20", "--store", path]
         process = bench(*arguments, "--scheduler", address, **own)
-        while not n_rows(path):
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.02)
+        wait_until(lambda: n_rows(path), process)
         scheduler.kill()
         out, error = process.communicate(timeout=60)
     assert process.returncode == 3, error
@@ -255,14 +257,11 @@ def test_a_worker_of_another_version_is_refused(two_workers, store, tmp_path):
     before = len(two_workers.scheduler.workers)
     arguments = ["worker", address, "--no-nanny", "--nthreads", "1", "--no-dashboard"]
     with dask_process(*arguments, PYTHONPATH=str(tmp_path)) as third:
-        while len(two_workers.scheduler.workers) == before:
-            assert third.poll() is None
-            time.sleep(0.05)
+        wait_until(lambda: len(two_workers.scheduler.workers) > before, third)
         with pytest.raises(ClusterError, match=r"has 9\.9 of the package varprop.*the same"):
             run_on_cluster(cells(1), store, scheduler=address)
     assert store.rows() == []
-    while len(two_workers.scheduler.workers) > before:
-        time.sleep(0.05)
+    wait_until(lambda: len(two_workers.scheduler.workers) == before)
 
 
 def test_a_worker_without_data_is_refused(two_workers, store, tmp_path):
@@ -342,8 +341,5 @@ def test_ctrl_c_keeps_what_is_finished(one_thread_pool, store, tmp_path, monkeyp
     assert summary.interrupted
     assert 2 <= summary.done == len(store.rows()) < 20
     # Nothing is left on the cluster or claimed: another process may take the rest.
-    deadline = time.monotonic() + 10
-    while one_thread_pool.scheduler.tasks and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not one_thread_pool.scheduler.tasks
+    wait_until(lambda: not one_thread_pool.scheduler.tasks)
     assert store._db.execute("SELECT count(*) FROM claims").fetchone()[0] == 0

@@ -164,10 +164,23 @@ def _weighted_moments(
     origin = array[rows[np.argmax(weight > 0)]].astype(np.float64)
     center = origin + average(lambda values: values - origin)
     std = np.sqrt(average(lambda values: (values - center) ** 2))
+    return shift_and_scale(center, std, array.dtype)
+
+
+def shift_and_scale(
+    center: np.ndarray, std: np.ndarray, dtype: np.dtype
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return what to subtract and divide by, given mean and standard deviation of every column.
+
+    Examples
+    --------
+    >>> shift, scale = shift_and_scale(np.array([3.0, 5.0]), np.array([2.0, 0.0]), np.dtype("f4"))
+    >>> shift.tolist(), scale.tolist()
+    ([3.0, 5.0], [2.0, 1.0])
+    """
     # Rounding of a constant column leaves a spread of an ulp or so: that is no spread.
-    constant = std <= (1e-6 if array.dtype == np.float32 else 1e-14) * np.abs(center)
-    shift = center.astype(array.dtype).astype(np.float64)
-    return shift, np.where(constant, 1.0, std)
+    constant = std <= (1e-6 if dtype == np.float32 else 1e-14) * np.abs(center)
+    return center.astype(dtype).astype(np.float64), np.where(constant, 1.0, std)
 
 
 #: The noise's least standard deviation, as a share of the step between recorded targets. Rounding

@@ -35,6 +35,7 @@ from varprop.regressor_options import (
 )
 from varprop.regressor_training import (
     EpochState,
+    Trained,
     check_goes_on,
     member_dtype,
     noise_var,
@@ -254,6 +255,9 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
             )
         self.n_outputs_, self._y_ndim = rows.y.shape[1], rows.y_ndim
         self.target_names_ = target_names(y)
+        return self._take(trained, scaling)
+
+    def _take(self, trained: Trained, scaling: Scaling) -> FAWNRegressor:
         self.scaling_, self.members_ = scaling, trained.members
         self.outcome_, self.loss_ = trained.outcome, trained.loss
         self.loss_curve_, self.restart_losses_ = trained.loss_curve, trained.restart_losses

@@ -198,14 +198,14 @@ def train_members(
         lanes, data, objective, standardize=False, n_threads=n_threads, progress=progress
     )
     size = len(groups[0])
-    chosen = [_best(fits[i : i + size], recipe) for i in range(0, len(fits), size)]
+    chosen = [best_start(fits[i : i + size], recipe) for i in range(0, len(fits), size)]
     if any(fit.outcome is Outcome.INTERRUPTED for fit in fits):
         warnings.warn("Training was interrupted: the model is what there was then.", stacklevel=3)
-    return _summary(chosen)
+    return summary(chosen)
 
 
-def _best(fits: Sequence[Fit], recipe: Recipe) -> Fit:
-    """Lowest final objective among the starts that stayed finite."""
+def best_start(fits: Sequence[Fit], recipe: Recipe) -> Fit:
+    """Return the lowest final objective among the starts that stayed finite, or raise."""
     sound = [
         fit for fit in fits if fit.outcome is not Outcome.NONFINITE and math.isfinite(fit.loss)
     ]
@@ -215,7 +215,8 @@ def _best(fits: Sequence[Fit], recipe: Recipe) -> Fit:
     return dataclasses.replace(best_of(sound), restart_losses=losses)
 
 
-def _summary(fits: Sequence[Fit]) -> Trained:
+def summary(fits: Sequence[Fit]) -> Trained:
+    """Return one fit per member as an ensemble."""
     length = max(fit.n_epochs for fit in fits)
     curves = np.full((len(fits), length), np.nan)
     for curve, fit in zip(curves, fits, strict=True):

@@ -16,10 +16,10 @@ from jaxtyping import Array
 from varprop.data import Data, Scaling, bucket_size, pad_rows
 from varprop.model import Model
 from varprop.objectives import AbstractObjective
-from varprop.parameters import take_apart
+from varprop.parameters import Structure, take_apart
 from varprop.training import checkpoint as checkpoints
 from varprop.training.lanes import Lane, LaneRunner
-from varprop.training.program import LaneInputs, Rows, make_program
+from varprop.training.program import LaneInputs, LaneState, Program, Rows, make_program
 from varprop.training.recipe import Recipe
 
 # Above this many multiplications per layer and batch a single lane gains from XLA's own threads.
@@ -54,8 +54,7 @@ def prepare(
     chosen = [_rows_of(lane, data, number) for number, lane in enumerate(lanes)]
     # Lanes that shuffle may share a length: random bits at its end do not change those before.
     longest = max(bucket_size(len(index)) for index in chosen)
-    _check_outputs(lanes[0].model, data)
-    widest = max((int(np.prod(shape)) for shape in structure.shapes), default=0)
+    check_outputs(lanes[0].model, data.x.shape[1], data.y.shape[1], dtype)
     # Large data keeps its own size: a copy to pad it costs memory, and compiling anew costs little
     # beside training on it.
     n = bucket_size(data.n_rows) if data.n_rows <= _PAD_ROWS else data.n_rows
@@ -67,18 +66,23 @@ def prepare(
     )
     runners = []
     for lane, (_, params, constants), index in zip(lanes, apart, chosen, strict=True):
-        batch_size, shuffle = _batching(lane.recipe, len(index))
+        batch_size, shuffle = batching(lane.recipe, len(index))
         program = make_program(
             structure,
             optimizer=optimizer,
             batch_size=batch_size,
             shuffle=shuffle,
-            multi_thread=len(lanes) == 1 and widest * batch_size > _LARGE_PRODUCT,
+            multi_thread=len(lanes) == 1 and is_large(structure, batch_size),
         )
         # Whole batches, the last one filled up by padding.
         padded = -(-longest // batch_size) * batch_size if shuffle else batch_size
         scaling = Scaling.of(data, index) if standardize else Scaling.identity(data)
-        inputs = _lane_inputs(lane, data, index, padded, scaling, constants)
+        # Padding repeats a row of the lane's own: one it leaves out may lie so far off as to
+        # overflow.
+        order = np.full(padded, index[0], np.int32)
+        order[: len(index)] = index
+        weight = len(index) if data.weight is None else data.weight[index].sum(dtype=np.float64)
+        inputs = lane_inputs(lane, order, len(index), float(weight), scaling, constants, dtype)
         # A sampled objective's final value is averaged over some passes; others are exact in one.
         passes = 16 if objective.sampled else 1
         runners.append(
@@ -95,7 +99,7 @@ def _on_device(array: np.ndarray, n_rows: int) -> Array:
     return jax.device_put(pad_rows(array, n_rows))
 
 
-def _batching(recipe: Recipe, n_rows: int) -> tuple[int, bool]:
+def batching(recipe: Recipe, n_rows: int) -> tuple[int, bool]:
     """Return the rows per step, and whether they are shuffled (not if a step takes all).
 
     This depends on the lane alone, not on its companions: sums of another length round differently.
@@ -125,36 +129,37 @@ def _rows_of(lane: Lane, data: Data, number: int) -> np.ndarray:
     return rows
 
 
-def _check_outputs(model: Model, data: Data) -> None:
+def is_large(structure: Structure, batch_size: int) -> bool:
+    """Whether a step has enough work for XLA's own threads."""
+    widest = max((int(np.prod(shape)) for shape in structure.shapes), default=0)
+    return widest * batch_size > _LARGE_PRODUCT
+
+
+def check_outputs(model: Model, n_inputs: int, n_outputs: int, dtype: np.dtype) -> None:
     """Let the network see one row, so that a wrong size is reported before anything is compiled."""
-    shape = jax.ShapeDtypeStruct((data.x.shape[1],), data.x.dtype)
+    shape = jax.ShapeDtypeStruct((n_inputs,), dtype)
     out = jax.eval_shape(lambda x: model.predictive(x).mean, shape)
-    if out.shape[-1] != data.y.shape[1]:
-        raise ValueError(
-            f"the network has {out.shape[-1]} outputs, but y has {data.y.shape[1]} columns."
-        )
+    if out.shape[-1] != n_outputs:
+        raise ValueError(f"the network has {out.shape[-1]} outputs, but y has {n_outputs} columns.")
 
 
-def _lane_inputs(
+def lane_inputs(
     lane: Lane,
-    data: Data,
-    index: np.ndarray,
-    padded: int,
+    order: np.ndarray,
+    n_rows: int,
+    weight: float,
     scaling: Scaling,
     constants: list[Array],
+    dtype: np.dtype,
 ) -> LaneInputs:
-    dtype = data.x.dtype
-    # Padding repeats a row of the lane's own: one it leaves out may lie so far off as to overflow.
-    rows = np.full(padded, index[0], np.int32)
-    rows[: len(index)] = index
-    weight = len(index) if data.weight is None else data.weight[index].sum(dtype=np.float64)
+    """Return a lane as the compiled program takes it: `order` is padded, `weight` the rows' sum."""
 
     def scalar(value: Any) -> Array:
         return jnp.asarray(value, dtype)
 
     return LaneInputs(
-        rows=jnp.asarray(rows),
-        n_rows=jnp.int32(len(index)),
+        rows=jnp.asarray(order),
+        n_rows=jnp.int32(n_rows),
         total_weight=scalar(weight),
         x_shift=scalar(scaling.x_shift),
         x_inv_scale=scalar(1 / scaling.x_scale),
@@ -178,14 +183,25 @@ def fingerprint(
     """Return the digest of all that determines a run, for its checkpoints."""
     arrays = [data.x, data.y]
     arrays += [extra for extra in (data.weight, data.x_var) if extra is not None]
-    program = runners[0].program
+    start = runners[0].state
+    return run_digest(lanes, objective, runners[0].program, start, [standardize], arrays)
+
+
+def run_digest(
+    lanes: Sequence[Lane],
+    objective: AbstractObjective,
+    program: Program,
+    start: LaneState,
+    settings: list[Any],
+    arrays: list[np.ndarray],
+) -> str:
+    """Return the digest of lanes, program and objective, of other settings and of the data."""
     # Functions are named with their address, which is another one in another process.
     structure = re.sub(r" at 0x[0-9a-f]+", "", repr(program.structure))
-    description: list[Any] = [structure, standardize, program.scaled, jax.__version__]
+    description: list[Any] = [structure, *settings, program.scaled, jax.__version__]
     # An optimizer is known by what it does.
-    start = runners[0].state
     updates, _ = program.updates(jnp.cos(start.params), start.optimizer, start.params)
-    arrays.append(np.asarray(updates))
+    arrays = [*arrays, np.asarray(updates)]
     for lane in lanes:
         description.append(dataclasses.asdict(lane.recipe))
         arrays.append(np.asarray(jax.random.key_data(lane.key)))

@@ -5,21 +5,45 @@ from __future__ import annotations
 import concurrent.futures
 import pathlib
 import time
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import jax
+import numpy as np
 
 from varprop.training import checkpoint as checkpoints
-from varprop.training.lanes import LaneRunner
+from varprop.training.program import LaneState
 from varprop.training.progress import Progress
 from varprop.training.result import Outcome
 
 _POLL_SECONDS = 0.1
 
 
+@runtime_checkable
+class Runner(Protocol):
+    """A lane under way, over rows in memory or from a stream."""
+
+    state: LaneState
+    losses: list[float]
+    outcome: Outcome | None
+
+    def advance(self) -> None:
+        """Train for a while, then decide what comes next."""
+
+    def end(self, outcome: Outcome) -> None:
+        """Stop for good."""
+
+    def to_checkpoint(self) -> tuple[list[np.ndarray], dict[str, Any]]:
+        """Return everything that `from_checkpoint` needs to go on to the bit."""
+
+    def from_checkpoint(self, leaves: list[np.ndarray], meta: dict[str, Any]) -> None:
+        """Take up where the checkpoint left off."""
+
+
 class Session:
     """Trains lanes, each on one thread at a time, to their end or until told to stop."""
 
-    def __init__(self, runners: list[LaneRunner], *, n_threads: int, deadline: float | None):
+    def __init__(self, runners: Sequence[Runner], *, n_threads: int, deadline: float | None):
         self.runners, self.n_threads, self.deadline = runners, n_threads, deadline
         self.stop: Outcome | None = None
         self.path: pathlib.Path | None = None
@@ -69,7 +93,7 @@ class Session:
                 assert self.stop is not None
                 runner.end(self.stop)
 
-    def _train(self, runner: LaneRunner, x64: bool) -> None:
+    def _train(self, runner: Runner, x64: bool) -> None:
         with jax.enable_x64(x64):
             while runner.outcome is None and self.stop is None:
                 runner.advance()
@@ -92,7 +116,7 @@ class Session:
                 self.save()
                 last_saved = time.monotonic()
             bar.show(
-                [runner.epoch * runner.steps_per_epoch for runner in self.runners],
+                [int(runner.state.step) for runner in self.runners],
                 [runner.outcome is not None for runner in self.runners],
                 [runner.losses[-1] if runner.losses else float("nan") for runner in self.runners],
             )

@@ -57,15 +57,14 @@ class Findings:
         if self.typical_std == 0:
             return "The model claims to know most values exactly: it states no spread for them."
         text = f"The model states a standard deviation of typically {number(self.typical_std)}"
+        # No more is claimed: ROPD, the default objective, does not tell ignorance from noise.
         if self.model_share > 0.995:
-            return (
-                text + "; nearly all of it is doubt about the model, which more data would lower."
-            )
+            return text + "; nearly all of it is the spread of the model's weights."
         if self.model_share < 0.005:
-            return text + "; nearly all of it is noise, which more data would not lower."
+            return text + "; nearly all of it is noise."
         return (
-            text + f"; {percent(self.model_share)} of that variance is doubt about the model, "
-            "which more data would lower, and the rest is noise, which it would not."
+            text + f"; {percent(self.model_share)} of that variance is the spread of the model's "
+            "weights, the rest is noise."
         )
 
     @property

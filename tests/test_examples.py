@@ -126,8 +126,8 @@ def test_correlated_outputs_gain_by_their_covariance(tmp_path, monkeypatch, caps
 
 
 def test_vi_finds_the_noise_that_ropd_calls_model(tmp_path, monkeypatch, capsys):
-    run_example(monkeypatch, tmp_path, "model_and_noise", "--rows", 400, "--steps", 2000)
-    rows = re.findall(r"^(vi|ropd) +400 +([\d.]+) +([\d.]+) ", capsys.readouterr().out, re.M)
+    run_example(monkeypatch, tmp_path, "model_and_noise", "--rows", 300, "--steps", 2000)
+    rows = re.findall(r"^(vi|ropd) +300 +([\d.]+) +([\d.]+) ", capsys.readouterr().out, re.M)
     (_, vi_model, vi_noise), (_, ropd_model, ropd_noise) = rows
     assert float(vi_model) < float(vi_noise)
     assert float(ropd_model) > float(ropd_noise)

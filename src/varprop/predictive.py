@@ -36,8 +36,9 @@ class Predictive(Members):
     """The predictive distributions of ``n`` rows with ``d`` outputs.
 
     Every row is a mixture of ``K`` Gaussians (``K = 1``: a plain Gaussian). A member's variance
-    has two parts: that of the *model* (epistemic; it falls with more data) and that of the
-    *noise* (aleatoric; it does not), which is independent from output to output.
+    has two parts: that of the *model* (the spread of its weights) and that of the *noise*, which
+    is independent from output to output. With a model trained by `VI` the first is what more data
+    would lower; `ROPD` sees only their sum, and its split means little.
 
     Build one with `gaussian`, `joint` or `mixture`; the constructor itself checks nothing and
     float64 arrays are not copied.

@@ -55,10 +55,10 @@ def parts():
     import varprop
 
     model = varprop.regression_model(N_INPUTS, 1, key=jax.random.key(0), hidden_layer_sizes=(50,))
-    return model, varprop.ROPD(), jax.random.key(1), varprop.Recipe(batch_size=128)
+    return model, varprop.ROPD(), jax.random.key(1), varprop.Recipe(batch_size=128, cooldown=0)
 
 
-def stream(folder: pathlib.Path) -> dict[str, float]:
+def stream(folder: pathlib.Path, buffer_rows: int | None) -> dict[str, float]:
     """One epoch from the files."""
     from varprop.streaming import ParquetSource, Statistics, fit_stream
 
@@ -78,6 +78,7 @@ def stream(folder: pathlib.Path) -> dict[str, float]:
             key=key,
             recipe=recipe.replace(max_steps=max_steps),
             statistics=statistics,
+            buffer_rows=buffer_rows,
             final_pass=False,
         )
         seconds[name] = time.perf_counter() - begin
@@ -121,10 +122,12 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
 
 
-def apart(part: str, folder: pathlib.Path, n_rows: int) -> dict[str, float]:
+def apart(part: str, folder: pathlib.Path, options: argparse.Namespace) -> dict[str, float]:
     """Run a part in a process of its own: memory is a process's."""
     command = [sys.executable, __file__, "--part", part]
-    command += ["--folder", str(folder), "--rows", str(n_rows)]
+    command += ["--folder", str(folder), "--rows", str(options.rows)]
+    if options.buffer_rows is not None:
+        command += ["--buffer-rows", str(options.buffer_rows)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -133,21 +136,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--folder", type=pathlib.Path)
+    parser.add_argument("--buffer-rows", type=int, help="the default of fit_stream unless given")
     parser.add_argument("--part", choices=["make", "stream", "memory"])
     options = parser.parse_args()
     if options.part == "make":
         print(json.dumps(make(options.folder, options.rows)))
         return
-    if options.part is not None:
-        print(json.dumps({"stream": stream, "memory": memory}[options.part](options.folder)))
+    if options.part == "stream":
+        print(json.dumps(stream(options.folder, options.buffer_rows)))
+        return
+    if options.part == "memory":
+        print(json.dumps(memory(options.folder)))
         return
     with tempfile.TemporaryDirectory(prefix="varprop-") as temporary:
         folder = options.folder or pathlib.Path(temporary)
         folder.mkdir(exist_ok=True)
         if not any(folder.iterdir()):
-            apart("make", folder, options.rows)
+            apart("make", folder, options)
         size = sum(path.stat().st_size for path in folder.iterdir()) / 1e9
-        streamed, held = (apart(part, folder, options.rows) for part in ("stream", "memory"))
+        streamed, held = (apart(part, folder, options) for part in ("stream", "memory"))
     n_rows = streamed["rows"]
     share = held["epoch"] / streamed["epoch"]
     print(f"{n_rows:,} rows x {N_INPUTS} inputs, {size:.2f} GB of Parquet")

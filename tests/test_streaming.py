@@ -15,9 +15,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import cli_runs
 import tiny
-from varprop import ROPD, Data, MaximumLikelihood, Outcome, SampledVI, Scaling, StopRule, fit
+import varprop.compilation
+from varprop import (
+    ROPD,
+    Data,
+    FAWNRegressor,
+    MaximumLikelihood,
+    Outcome,
+    SampledVI,
+    Scaling,
+    StopRule,
+    fit,
+)
 from varprop.data import noise_floor
+from varprop.regressor_streaming import fit_regressor
 from varprop.streaming import (
     DaskSource,
     ParquetSource,
@@ -657,3 +670,70 @@ def test_bad_options(source, folder):
             run(source, **options)
     with pytest.raises(FileNotFoundError, match="folder of the checkpoint"):
         run(source, checkpoint=folder / "missing" / "run.npz")
+
+
+# ---- the regressor and the command line ---------------------------------------------------------
+
+
+def test_a_regressor_from_a_source_is_fit_on_the_same_rows(folder, source):
+    """One buffer: the network is the same up to the rounding of rows scaled beforehand."""
+    options = {"hidden_layer_sizes": 4, "max_iter": 3, "random_state": 0}
+    data = data_of(folder)
+    streamed = fit_regressor(FAWNRegressor(**options), source)
+    usual = FAWNRegressor(**options).fit(data.x, data.y[:, 0])
+    named = pd.DataFrame(data.x, columns=["x0", "x1"])
+    np.testing.assert_allclose(streamed.predict(named), usual.predict(data.x), rtol=1e-3, atol=1e-4)
+    assert streamed.target_names_ == ["y"]
+    assert (streamed.outcome_, streamed.n_iter_) == (usual.outcome_, usual.n_iter_)
+    np.testing.assert_allclose(streamed.loss_, usual.loss_, rtol=1e-3)
+
+
+@pytest.fixture
+def command_line(as_users_run_it, monkeypatch):
+    """JAX's cache is the whole process's: leave it alone here."""
+    monkeypatch.setattr(varprop.compilation, "enable_compilation_cache", lambda: None)
+
+
+@pytest.mark.usefixtures("command_line")
+@pytest.mark.parametrize("paths", ["folder", "files", "pattern"])
+def test_the_command_line_fits_a_folder(folder, tmp_path, paths):
+    files = sorted(folder.iterdir())
+    tables = {"folder": [folder], "files": files, "pattern": [folder / "*.parquet"]}[paths]
+    model = tmp_path / "model.safetensors"
+    found = cli_runs.run_json(
+        "fit", *tables, "--target", "y", "--id", "index", "-o", model, *cli_runs.QUICK
+    )
+    assert found["train_rows"] + found["holdout_rows"] == 210
+    assert list(found["inputs"]) == ["x0", "x1", "weight"]
+    assert set(found["scorecard"]) == {"this model", "linear model", "constant Gaussian"}
+    again = cli_runs.run_json("evaluate", model, files[0])
+    assert again["rows"] == 70
+
+
+@pytest.mark.usefixtures("command_line")
+def test_the_command_line_may_use_all_rows(folder, tmp_path):
+    model = tmp_path / "model.safetensors"
+    for options in (("--holdout", "0"), ("--refit",)):
+        found = cli_runs.run_json(
+            "fit", folder, "--target", "y", "-o", model, *cli_runs.QUICK, *options
+        )
+        assert found["train_rows"] == 210
+        assert (found["scorecard"] is None) == (options[0] == "--holdout")
+
+
+@pytest.mark.usefixtures("command_line")
+def test_the_command_line_says_what_is_wrong(folder, tmp_path):
+    common = ("--target", "y", "-o", tmp_path / "model.safetensors")
+    for option in (("--report", tmp_path / "a.html"), ("--missing", "drop"), ("--category", "x0")):
+        line = cli_runs.sentence("fit", folder, *common, *option, code=2)
+        assert line == f"{option[0]} does not go with several files or a folder."
+    text = tmp_path / "text.parquet"
+    columns = {name: [1.0] for name in ("x0", "x1", "weight", "index", "y")}
+    pq.write_table(pa.table({**columns, "x1": ["red"]}), text)
+    line = cli_runs.sentence("fit", folder, text, *common, code=3)
+    assert line.startswith("column 'x1' of text.parquet holds string, not numbers: encode it")
+    line = cli_runs.sentence("fit", folder, *common, "--drop", "z", code=3)
+    assert line.startswith("there is no column 'z': the files have x0, x1")
+    line = cli_runs.sentence("fit", tmp_path / "*.txt", *common, code=3)
+    assert line.startswith("there is no file")
+    assert not (tmp_path / "model.safetensors").exists()

@@ -9,6 +9,7 @@ from . import plotting as plotting
 from . import priors as priors
 from . import report as report
 from . import scoring as scoring
+from . import streaming as streaming
 from . import training as training
 from .checking import CheckReport as CheckReport
 from .checking import check as check

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,7 +14,7 @@ from varprop.cli.options import (
     Missing,
     Objective,
     ReportOption,
-    TableArgument,
+    TablesArgument,
 )
 from varprop.cli.shared import (
     ExitCode,
@@ -26,6 +27,7 @@ from varprop.cli.shared import (
     say,
 )
 from varprop.cli.tabular import (
+    are_parts,
     check_output,
     note,
     open_table,
@@ -37,7 +39,7 @@ from varprop.cli.tabular import (
 
 @command
 def fit(
-    table: TableArgument,
+    tables: TablesArgument,
     target: Annotated[
         list[str], typer.Option("--target", "-t", help="Column to predict; may be repeated.")
     ],
@@ -104,12 +106,16 @@ def fit(
     if not holdout < 1:
         raise UserError(f"--holdout must lie below 1, but is {holdout:g}.", ExitCode.USAGE)
     sizes = _sizes(hidden)
-    check_output(output, table)
+    check_output(output, *tables)
     if report is not None:
-        check_output(report, table, output)
+        check_output(report, *tables, output)
         if holdout == 0:
             raise UserError("--report needs held-out rows, but --holdout is 0.", ExitCode.USAGE)
-    source = open_table(table, delimiter, decimal)
+    parts = are_parts(tables)
+    source = None if parts else open_table(tables[0], delimiter, decimal)
+    label = f"{len(tables)} files" if len(tables) > 1 else os.path.basename(tables[0].rstrip("/"))
+    if source is not None:
+        label = source.label
 
     from varprop.cli.fitting import fit_table, report_content
     from varprop.tables.kinds import Roles
@@ -126,23 +132,38 @@ def fit(
     roles = Roles(
         tuple(target), tuple(id_ or ()), tuple(drop or ()), tuple(category or ()), missing.value
     )
-    fitted = fit_table(
-        source,
-        roles,
-        options,
-        share=holdout,
-        refit=refit,
-        seed=seed,
-        progress=not quiet and sys.stderr.isatty(),
-        on_notes=lambda notes: note(notes, quiet=quiet),
-    )
+    how: dict[str, Any] = {
+        "share": holdout,
+        "refit": refit,
+        "seed": seed,
+        "progress": not quiet and sys.stderr.isatty(),
+        "on_notes": lambda notes: note(notes, quiet=quiet),
+    }
+    if source is None:
+        from varprop.cli.streaming import fit_parts
+
+        refused = {
+            "--report": report,
+            "--delimiter": delimiter,
+            "--decimal": decimal != ".",
+            "--category": category,
+            "--missing": missing is not Missing.error,
+        }
+        for option, value in refused.items():
+            if value:
+                raise UserError(
+                    f"{option} does not go with several files or a folder.", ExitCode.USAGE
+                )
+        fitted = fit_parts(tables, roles, options, **how)
+    else:
+        fitted = fit_table(source, roles, options, **how)
     model, held = fitted.model, fitted.holdout
     model.save(output)
     if report is not None:
         if held is None:
             note(["there is no report, since no rows were held out."], quiet=quiet)
         else:
-            settings = {"table": source.label, "seed": seed, "missing": missing.value, **options}
+            settings = {"table": label, "seed": seed, "missing": missing.value, **options}
             content = report_content(
                 model,
                 held.table,
@@ -153,7 +174,7 @@ def fit(
                 held.card,
                 settings,
             )
-            write_html(report, title=f"{source.label}: {', '.join(target)}", **content)
+            write_html(report, title=f"{label}: {', '.join(target)}", **content)
     n_held = 0 if held is None else len(held.y)
     if json:
         print_json(

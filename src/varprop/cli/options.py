@@ -36,6 +36,14 @@ TableArgument = Annotated[
         metavar="TABLE", help="CSV, TSV, Parquet or Feather, gzip'd or not; - for standard input."
     ),
 ]
+TablesArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TABLE...",
+        help="CSV, TSV, Parquet or Feather, gzip'd or not; - for standard input. Several Parquet "
+        "files, or a folder of them, are read in parts: they may be larger than memory.",
+    ),
+]
 ModelArgument = Annotated[
     str, typer.Argument(metavar="MODEL", help="A model file that `varprop fit` wrote.")
 ]

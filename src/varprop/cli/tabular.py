@@ -32,6 +32,12 @@ def open_table(where: str, delimiter: str | None, decimal: str) -> Source:
     return open_source(where, delimiter=delimiter, decimal=decimal)
 
 
+def are_parts(tables: list[str]) -> bool:
+    """Whether Parquet files are meant that are read in parts: several, a folder, a pattern."""
+    only = tables[0]
+    return len(tables) > 1 or os.path.isdir(only) or ("*" in only and not os.path.exists(only))
+
+
 def load_model(path: str) -> TableModel:
     """Read a model file."""
     if path == "-":

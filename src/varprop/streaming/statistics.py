@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from varprop.streaming.source import AbstractSource, SourceError
 
 # Targets with more values than this are taken as continuous.
 _MANY_VALUES = 2**16
+# Numbers worked on at a time: 256 kB in float64.
+_CACHED_NUMBERS = 2**15
 
 
 class _Moments:
@@ -61,6 +64,7 @@ class _Steps:
         """Look at some more rows."""
         self.n_rows += len(column)
         if self.values is not None:
+            column = np.unique(column).astype(np.float64)
             self.values = np.unique(np.concatenate([self.values, column]))
             if len(self.values) > _MANY_VALUES:
                 self.values = None
@@ -137,12 +141,10 @@ class Statistics:
             start = 0
             for piece in source.read(block, dtype):
                 _check(source, piece, block, start)
-                values = piece[:, :n_numbers].astype(np.float64)
-                weight = np.ones(len(piece))
-                if source.weight is not None:
-                    weight = piece[:, -1].astype(np.float64)
-                moments.add(values, weight)
-                for step, column in zip(steps, values[:, n_inputs:].T, strict=True):
+                for part in _small(piece):
+                    weight = np.ones(len(part)) if source.weight is None else part[:, -1]
+                    moments.add(part[:, :n_numbers].astype(np.float64), weight.astype(np.float64))
+                for step, column in zip(steps, piece[:, n_inputs:n_numbers].T, strict=True):
                     step.add(column)
                 start += len(piece)
         if moments.weight == 0:
@@ -158,6 +160,13 @@ class Statistics:
             center=center,
             std=std,
         )
+
+
+def _small(piece: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield parts that stay in the processor's cache while they are worked on."""
+    size = max(1, _CACHED_NUMBERS // piece.shape[1])
+    for start in range(0, len(piece), size):
+        yield piece[start : start + size]
 
 
 def _check(source: AbstractSource, piece: np.ndarray, block: int, start: int) -> None:

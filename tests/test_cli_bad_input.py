@@ -105,7 +105,7 @@ def test_fit_refuses(name, tmp_path):
 def test_files_that_are_not_there_or_not_tables(place, tmp_path):
     model = place / "impute.safetensors"
     assert "there is no file" in sentence("fit", tmp_path / "no.csv", "-t", "y", code=BAD)
-    assert "is a folder" in sentence("fit", tmp_path, "-t", "y", code=BAD)
+    assert "has no file *.parquet" in sentence("fit", tmp_path, "-t", "y", code=BAD)
     assert "looks like a model file, not a table" in sentence("fit", model, "-t", "y", code=BAD)
     table = place / "full.csv"
     for command in ("predict", "evaluate", "explain"):

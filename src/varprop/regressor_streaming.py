@@ -47,14 +47,14 @@ def fit_regressor(
 
     Examples
     --------
-    >>> import pathlib, tempfile, pyarrow, pyarrow.parquet
+    >>> import pathlib, tempfile, pandas, pyarrow, pyarrow.parquet
     >>> from varprop.streaming.parquet import ParquetSource
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "a.parquet"
     >>> x = np.linspace(0, 1, 64)
     >>> pyarrow.parquet.write_table(pyarrow.table({"x": x, "y": 2 * x}), path)
     >>> source = ParquetSource(path, targets="y")
     >>> model = fit_regressor(FAWNRegressor(4, max_iter=5, random_state=0), source)
-    >>> model.predict(np.array([[0.5]])).shape, model.outcome_
+    >>> model.predict(pandas.DataFrame({"x": [0.5]})).shape, model.outcome_
     ((1,), 'max_steps')
     """
     options = regressor.get_params(deep=False)

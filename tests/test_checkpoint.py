@@ -268,6 +268,6 @@ def test_what_a_killed_write_left_behind_is_overwritten(tmp_path):
     path = tmp_path / "run.npz"
     (tmp_path / "run.npz.tmp").write_bytes(b"half a file")
     checkpoints.save(path, "run", {"a": np.arange(3)}, {"lanes": []})
-    arrays, _ = checkpoints.load(path, "run")
+    arrays, _ = checkpoints.load(path.read_bytes(), path, "run")
     assert arrays["a"].tolist() == [0, 1, 2]
     assert [entry.name for entry in tmp_path.iterdir()] == ["run.npz"]

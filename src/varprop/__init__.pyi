@@ -2,6 +2,7 @@
 
 from . import conformal as conformal
 from . import diagnostics as diagnostics
+from . import distributed as distributed
 from . import importance as importance
 from . import metrics as metrics
 from . import nn as nn

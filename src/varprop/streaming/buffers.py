@@ -1,17 +1,25 @@
-"""Filling buffers of rows on a thread of their own, while the one before is trained on."""
+"""Filling buffers of rows on a thread of their own, while the one before is trained on.
+
+Where several processes share a run, each reads its part of every buffer, and hands it to the others
+when the buffer is taken.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
+from jaxtyping import Array
 
 from varprop.streaming.plan import Plan
 from varprop.streaming.source import AbstractSource, SourceError
+from varprop.training.devices import on_devices, replicated, spans_processes, split_over
 from varprop.training.program import Rows
 
 #: Buffers alive at any moment: one to train on, one being filled or waiting.
@@ -20,7 +28,7 @@ N_BUFFERS = 2
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Buffer:
-    """Rows on the device; those beyond `n_rows` are copies of the first, valid numbers."""
+    """Rows on the devices; those beyond `n_rows` are copies of others, valid numbers."""
 
     rows: Rows
     n_rows: int
@@ -37,6 +45,8 @@ class BufferReader:
         Numbers of the first buffer and of the one after the last.
     shuffle
         Whether blocks come in the order of the epoch or as they are.
+    mesh
+        The devices the rows are for, each of which gets all of them.
     """
 
     def __init__(
@@ -48,9 +58,11 @@ class BufferReader:
         first: int,
         last: int,
         shuffle: bool,
+        mesh: Mesh | None,
     ):
         self._source, self._plan, self._dtype = source, plan, dtype
-        self._first, self._last, self._shuffle = first, last, shuffle
+        self._first, self._last, self._shuffle, self._mesh = first, last, shuffle, mesh
+        self._part = _part_of_process(plan.buffer_rows, mesh)
         self._slots = threading.Semaphore(N_BUFFERS)
         self._ready: queue.SimpleQueue[Buffer | BaseException] = queue.SimpleQueue()
         self._closed = False
@@ -62,6 +74,9 @@ class BufferReader:
         item = self._ready.get()
         if isinstance(item, BaseException):
             raise item
+        if spans_processes(self._mesh):
+            assert self._mesh is not None
+            return dataclasses.replace(item, rows=_exchange(self._mesh)(item.rows))
         return item
 
     def release(self) -> None:
@@ -79,32 +94,47 @@ class BufferReader:
             for number in range(self._first, self._last):
                 epoch, place = divmod(number, self._plan.n_buffers)
                 if place == 0 or number == self._first:
-                    pieces = _Pieces(self._rows(epoch, place * self._plan.buffer_rows))
+                    parts = [self._rows_of(g) for g in range(place, self._plan.n_buffers)]
+                    pieces = _Pieces(self._read(epoch, parts))
                 self._slots.acquire()
                 if self._closed:
                     return
                 # Straight into the queue: a name here would keep a third buffer alive.
-                self._ready.put(self._fill(pieces, self._plan.rows_of(number)))
+                self._ready.put(self._fill(pieces, place))
         except BaseException as error:  # raised again by `take`
             self._ready.put(error)
 
-    def _rows(self, epoch: int, skip: int) -> Iterator[np.ndarray]:
-        """Yield an epoch's rows but for the first few; whole blocks among these are not read."""
+    def _rows_of(self, place: int) -> tuple[int, int]:
+        """Return the rows of an epoch, first and end, that this process reads for a buffer."""
+        start, n_rows = place * self._plan.buffer_rows, self._plan.rows_of(place)
+        first, end = (min(row, n_rows) for row in self._part)
+        # Where the last buffer of an epoch leaves nothing for this process, any row will do.
+        return (start + first, start + end) if first < end else (start, start + 1)
+
+    def _read(self, epoch: int, parts: list[tuple[int, int]]) -> Iterator[np.ndarray]:
+        """Yield these rows of an epoch; blocks that have none of them are not read."""
         n_blocks = len(self._plan.block_rows)
+        end = 0
         for block in self._plan.order(epoch) if self._shuffle else range(n_blocks):
-            if skip >= self._plan.block_rows[block]:
-                skip -= self._plan.block_rows[block]
+            row, end = end, end + self._plan.block_rows[block]
+            wanted = [(a, b) for a, b in parts if a < end and b > row]
+            if not wanted:
                 continue
             for piece in self._source.read(int(block), self._dtype):
                 if self._closed:
                     return
-                if skip < len(piece):
-                    yield piece[skip:]
-                skip = max(0, skip - len(piece))
+                for a, b in wanted:
+                    if a < row + len(piece) and b > row:
+                        yield piece[max(0, a - row) : b - row]
+                row += len(piece)
+                if row >= wanted[-1][1]:
+                    break
 
-    def _fill(self, pieces: _Pieces, n_rows: int) -> Buffer:
+    def _fill(self, pieces: _Pieces, place: int) -> Buffer:
         n_inputs, n_outputs = len(self._source.features), len(self._source.targets)
-        size = self._plan.buffer_rows
+        size = self._part[1] - self._part[0]
+        first, end = self._rows_of(place)
+        n_rows = end - first
         x = _aligned((size, n_inputs), self._dtype)
         y = _aligned((size, n_outputs), self._dtype)
         weight = None if self._source.weight is None else _aligned((size,), self._dtype)
@@ -122,8 +152,50 @@ class BufferReader:
                 array[done:] = array[0]
         # JAX's switch for float64 belongs to a thread, and this one is new.
         with jax.enable_x64(self._dtype == np.float64):
-            weights = None if weight is None else jax.device_put(weight)
-            return Buffer(Rows(jax.device_put(x), jax.device_put(y), weights, None), n_rows)
+            x_, y_, weight_ = _placed((x, y, weight), self._mesh, self._part)
+        return Buffer(Rows(x_, y_, weight_, None), self._plan.rows_of(place))
+
+
+def _part_of_process(n_rows: int, mesh: Mesh | None) -> tuple[int, int]:
+    """Return the rows of a buffer, first and end, that this process reads: all if it is alone."""
+    if not spans_processes(mesh):
+        return 0, n_rows
+    assert mesh is not None
+    parts = split_over(mesh).addressable_devices_indices_map((_even(n_rows, mesh),)).values()
+    bounds = [part[0].indices(_even(n_rows, mesh))[:2] for part in parts if part is not None]
+    return min(first for first, _ in bounds), max(end for _, end in bounds)
+
+
+def _even(n_rows: int, mesh: Mesh) -> int:
+    return -(-n_rows // mesh.size) * mesh.size
+
+
+def _placed(
+    arrays: tuple[np.ndarray | None, ...], mesh: Mesh | None, part: tuple[int, int]
+) -> tuple[Array, ...]:
+    """Put what this process has read on its devices; `_exchange` makes it whole on all."""
+    if not spans_processes(mesh):
+        return on_devices(arrays, mesh)
+    assert mesh is not None
+    first, end = part
+    n_parts = mesh.size // sum(d.process_index == jax.process_index() for d in mesh.devices.flat)
+
+    def place(array: np.ndarray) -> Array:
+        shape = ((end - first) * n_parts, *array.shape[1:])
+
+        def cut(index: tuple[slice, ...] | None) -> np.ndarray:
+            assert index is not None
+            start, stop, _ = index[0].indices(shape[0])
+            return array[start - first : stop - first]
+
+        return jax.make_array_from_callback(shape, split_over(mesh), cut)
+
+    return jax.tree.map(place, arrays)
+
+
+@functools.cache
+def _exchange(mesh: Mesh) -> Callable[[Rows], Rows]:
+    return jax.jit(lambda rows: rows, out_shardings=replicated(mesh))
 
 
 class _Pieces:

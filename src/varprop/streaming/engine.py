@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -20,6 +21,7 @@ from varprop.streaming.plan import Plan
 from varprop.streaming.runner import StreamRunner
 from varprop.streaming.source import AbstractSource, SourceError
 from varprop.streaming.statistics import Statistics
+from varprop.training.devices import data_mesh, require_same, spans_processes
 from varprop.training.lanes import Lane
 from varprop.training.preparation import (
     batching,
@@ -54,6 +56,7 @@ def fit_stream(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 30.0,
     progress: bool = False,
+    devices: Sequence[jax.Device] | None = None,
 ) -> Fit:
     """Train one model on a source, of which two buffers of rows are in memory at a time.
 
@@ -89,8 +92,8 @@ def fit_stream(
         Train on inputs and targets shifted and scaled to mean 0 and variance 1.
     final_pass
         Read the source once more at the end, for `Fit.loss`, which is NaN otherwise.
-    optimizer, checkpoint_every, progress
-        As in `fit`.
+    optimizer, checkpoint_every, progress, devices
+        As in `fit`. Each of several processes reads its part of every buffer.
     time_limit
         Seconds after which training stops with what there is, at the end of a buffer.
     checkpoint
@@ -146,12 +149,14 @@ def fit_stream(
         buffer_rows=rows,
         seed=tuple(np.asarray(jax.random.key_data(keys[0])).ravel().tolist()),
     )
+    mesh = data_mesh(devices)
     program = make_program(
         structure,
         optimizer=optimizer,
         batch_size=batch_size,
         shuffle=shuffle,
-        multi_thread=is_large(structure, batch_size),
+        multi_thread=is_large(structure, batch_size, mesh),
+        mesh=mesh,
     )
     scaling = statistics.scaling if standardize else _no_scaling(source)
     order = np.arange(rows, dtype=np.int32)
@@ -159,7 +164,9 @@ def fit_stream(
         program,
         source,
         plan,
-        lane_inputs(lane, order, rows, statistics.total_weight, scaling, list(constants), dtype),
+        lane_inputs(
+            lane, order, rows, statistics.total_weight, scaling, list(constants), dtype, mesh
+        ),
         params,
         recipe=recipe,
         scaling=scaling,
@@ -167,16 +174,20 @@ def fit_stream(
         passes=16 if objective.sampled else 1,
         final_pass=final_pass,
     )
-    session = Session([runner], n_threads=1, deadline=deadline)
-    if path is not None:
+    shared = spans_processes(mesh)
+    session = Session([runner], n_threads=1, deadline=deadline, shared=shared)
+    if shared or path is not None:
         settings: list[Any] = [standardize, final_pass, source.columns, plan.block_rows, rows]
         found = [statistics.center, statistics.std, np.float64(statistics.total_weight)]
         digest = run_digest(
             [lane], objective, program, runner.state, settings, [np.asarray(a) for a in found]
         )
-        session.resume_from(path, digest)
+        if shared:
+            require_same(digest, "data, models, settings or keys")
+        if path is not None:
+            session.resume_from(path, digest)
     try:
-        with Progress(progress, 1, runner.max_steps) as bar:
+        with Progress(progress and jax.process_index() == 0, 1, runner.max_steps) as bar:
             session.run(bar, checkpoint_every)
     except SourceError:
         session.save()  # a file that cannot be read any more costs no training

@@ -17,7 +17,8 @@ from varprop.data import Scaling
 from varprop.streaming.buffers import Buffer, BufferReader
 from varprop.streaming.plan import Plan
 from varprop.streaming.source import AbstractSource
-from varprop.training.program import Cooldown, LaneInputs, LaneState, Program
+from varprop.training.devices import on_devices
+from varprop.training.program import Cooldown, LaneInputs, LaneState, Program, first_state
 from varprop.training.recipe import Recipe
 from varprop.training.result import Fit, Outcome
 
@@ -60,14 +61,7 @@ class StreamRunner:
         self.last = plan.after(0, recipe.max_steps)
         # The session takes snapshots while this runs; they must not fall between two changes.
         self.lock = threading.Lock()
-        self.state = LaneState(
-            params=params,
-            previous=params,
-            optimizer=program.init_optimizer(params),
-            step=jnp.int32(0),
-            epoch=jnp.int32(0),
-            finite=jnp.bool_(True),
-        )
+        self.state = first_state(program, params)
         self.losses: list[float] = []  # of whole epochs
         self.position = 0  # buffers trained on
         self.epoch_total = 0.0  # sum of the batches' losses since the epoch began
@@ -116,6 +110,7 @@ class StreamRunner:
                 first=self.position,
                 last=self.last,
                 shuffle=True,
+                mesh=self.program.mesh,
             )
         with self.lock:
             start = self.plan.before(self.last, self.recipe.cooldown)
@@ -171,9 +166,10 @@ class StreamRunner:
                 first=0,
                 last=self.plan.n_buffers,
                 shuffle=False,
+                mesh=self.program.mesh,
             )
         buffer = self._reader.take()
-        state = self.state._replace(finite=jnp.bool_(True))
+        state = self.state._replace(finite=np.asarray(True))
         _, losses = self._run(buffer, state, self._evaluated, self.passes, train=False)
         mean = float(np.asarray(losses[: self.passes], np.float64).mean())
         del buffer
@@ -198,13 +194,13 @@ class StreamRunner:
         draw = self.position + (0 if train else number)
         share = self.plan.steps_of(number) / self.plan.steps_per_epoch
         inputs = self.inputs._replace(
-            n_rows=jnp.int32(buffer.n_rows),
-            total_weight=jnp.asarray(self.total_weight * share, dtype),
-            kl_weight=jnp.asarray(self.recipe.kl_weight * share, dtype),
+            n_rows=np.asarray(buffer.n_rows, np.int32),
+            total_weight=np.asarray(self.total_weight * share, dtype),
+            kl_weight=np.asarray(self.recipe.kl_weight * share, dtype),
             # Draws are numbered by batches within a call: without this they would come again.
             keys=self.inputs.keys.at[1].set(jax.random.fold_in(self.inputs.keys[1], draw)),
         )
-        cooldown = Cooldown(jnp.asarray(start, dtype), jnp.asarray(length, dtype))
+        cooldown = Cooldown(np.asarray(start, dtype), np.asarray(length, dtype))
         return self.program.run(state, inputs, buffer.rows, cooldown, n_epochs, train=train)
 
     def result(self) -> Fit:
@@ -251,7 +247,7 @@ class StreamRunner:
     def from_checkpoint(self, leaves: list[np.ndarray], meta: dict[str, Any]) -> None:
         """Take up where the checkpoint left off; the final loss is computed from the beginning."""
         treedef = jax.tree.structure(self.state)
-        self.state = jax.tree.unflatten(treedef, [jnp.asarray(leaf) for leaf in leaves])
+        self.state = on_devices(jax.tree.unflatten(treedef, leaves), self.program.mesh)
         self.losses, self.window_means = meta["losses"], meta["window_means"]
         self.position, self.epoch_total = meta["position"], meta["epoch_total"]
         self.cooling = None if meta["cooling"] is None else tuple(meta["cooling"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import pathlib
@@ -51,13 +52,22 @@ def save(path: pathlib.Path, run: str, arrays: dict[str, np.ndarray], meta: dict
         raise
 
 
-def load(path: pathlib.Path, run: str) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-    """Read a checkpoint of this run; None if there is no file. Loading runs no code."""
-    if not path.exists():
-        return None
+def read(path: pathlib.Path) -> bytes | None:
+    """Return the content of a checkpoint; None if there is no file."""
     try:
-        # NumPy leaves a file it cannot read open, unless it is ours.
-        with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def load(
+    content: bytes, path: pathlib.Path, run: str
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Return what a checkpoint of this run holds; `path` is for messages. Loading runs no code."""
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         meta = json.loads(arrays.pop("__header__").tobytes())
         if not isinstance(meta, dict):

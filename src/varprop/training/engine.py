@@ -23,6 +23,7 @@ from jaxtyping import PRNGKeyArray
 from varprop.data import Data
 from varprop.model import Model
 from varprop.objectives import AbstractObjective
+from varprop.training.devices import data_mesh, require_same, spans_processes
 from varprop.training.lanes import Lane
 from varprop.training.preparation import fingerprint, prepare
 from varprop.training.progress import Progress
@@ -44,6 +45,7 @@ def fit(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 30.0,
     progress: bool = False,
+    devices: Sequence[jax.Device] | None = None,
 ) -> Fit:
     """Train one model.
 
@@ -74,6 +76,10 @@ def fit(
         Seconds between checkpoints.
     progress
         Show a progress bar.
+    devices
+        Every batch is sharded over these, all that JAX sees unless given: all devices of this
+        process and, after `varprop.distributed.initialize`, of all others, which must then make the
+        same call with the same arguments. Results are those of one device, up to rounding.
 
     Returns
     -------
@@ -102,6 +108,7 @@ def fit(
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
         progress=progress,
+        devices=devices,
     )[0]
 
 
@@ -188,6 +195,7 @@ def fit_many(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 30.0,
     progress: bool = False,
+    devices: Sequence[jax.Device] | None = None,
 ) -> list[Fit]:
     """Train many lanes: splits, seeds, ensemble members, KL weights, learning rates.
 
@@ -207,8 +215,9 @@ def fit_many(
     optimizer
         As in `fit`.
     n_threads
-        Lanes trained at a time; as many as there are cores unless given.
-    time_limit, checkpoint, checkpoint_every, progress
+        Lanes trained at a time; as many as there are cores unless given. Where batches are sharded
+        over several devices, lanes follow one another.
+    time_limit, checkpoint, checkpoint_every, progress, devices
         As in `fit`.
 
     Returns
@@ -229,17 +238,33 @@ def fit_many(
     """
     if not lanes:
         raise ValueError("there are no lanes to train.")
-    runners = prepare(lanes, data, objective, standardize=standardize, optimizer=optimizer)
+    mesh = data_mesh(devices)
+    shared = spans_processes(mesh)
+    runners = prepare(
+        lanes, data, objective, standardize=standardize, optimizer=optimizer, mesh=mesh
+    )
+    n_threads = min(len(lanes), n_threads or os.cpu_count() or 1)
     session = Session(
         runners,
-        n_threads=min(len(lanes), n_threads or os.cpu_count() or 1),
+        # Programs that run on the same devices at once wait for each other's messages, for ever.
+        n_threads=n_threads if mesh is None else 1,
         deadline=None if time_limit is None else time.monotonic() + time_limit,
+        shared=shared,
     )
+    digest = ""
+    if shared or checkpoint is not None:
+        digest = fingerprint(lanes, data, objective, standardize, runners)
+    if shared:
+        require_same(digest, "data, models, settings or keys")
     if checkpoint is not None:
         path = pathlib.Path(checkpoint)
         if not path.parent.is_dir():
             raise FileNotFoundError(f"the folder of the checkpoint, {path.parent}, does not exist.")
-        session.resume_from(path, fingerprint(lanes, data, objective, standardize, runners))
-    with Progress(progress, len(lanes), max(runner.max_steps for runner in runners)) as bar:
+        session.resume_from(path, digest)
+    with Progress(
+        progress and jax.process_index() == 0,
+        len(lanes),
+        max(runner.max_steps for runner in runners),
+    ) as bar:
         session.run(bar, checkpoint_every)
     return [runner.result() for runner in runners]

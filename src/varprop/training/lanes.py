@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from varprop.data import Scaling
 from varprop.model import Model
+from varprop.training.devices import on_devices
 from varprop.training.program import (
     MAX_EPOCHS_PER_CALL,
     Cooldown,
@@ -23,6 +24,7 @@ from varprop.training.program import (
     LaneState,
     Program,
     Rows,
+    first_state,
 )
 from varprop.training.recipe import Recipe
 from varprop.training.result import Fit, Outcome
@@ -84,14 +86,7 @@ class LaneRunner:
         self.window = min(max(1, round(recipe.stop.window / steps)), MAX_EPOCHS_PER_CALL)
         # The session takes snapshots while the lane runs; they must not fall between two changes.
         self.lock = threading.Lock()
-        self.state = LaneState(
-            params=params,
-            previous=params,
-            optimizer=program.init_optimizer(params),
-            step=jnp.int32(0),
-            epoch=jnp.int32(0),
-            finite=jnp.bool_(True),
-        )
+        self.state = first_state(program, params)
         self.losses: list[float] = []
         self.window_means: list[float] = []
         self.cooling_since: int | None = None
@@ -163,12 +158,12 @@ class LaneRunner:
         if self.cooling_since is not None:
             start = self.cooling_since * self.steps_per_epoch
             length = self.cooldown_epochs * self.steps_per_epoch
-        cooldown = Cooldown(jnp.asarray(start, dtype), jnp.asarray(length, dtype))
+        cooldown = Cooldown(np.asarray(start, dtype), np.asarray(length, dtype))
         return self.program.run(state, self.inputs, self.rows, cooldown, n_epochs, train=train)
 
     def end(self, outcome: Outcome) -> None:
         """Evaluate the objective at the parameters reached, and stop for good."""
-        state = self.state._replace(finite=jnp.bool_(True))
+        state = self.state._replace(finite=np.asarray(True))
         _, losses = self._run(state, self.passes, train=False)
         loss = float(np.asarray(losses[: self.passes], np.float64).mean())
         with self.lock:
@@ -209,7 +204,7 @@ class LaneRunner:
     def from_checkpoint(self, leaves: list[np.ndarray], meta: dict[str, Any]) -> None:
         """Take up where the checkpoint left off."""
         treedef = jax.tree.structure(self.state)
-        self.state = jax.tree.unflatten(treedef, [jnp.asarray(leaf) for leaf in leaves])
+        self.state = on_devices(jax.tree.unflatten(treedef, leaves), self.program.mesh)
         outcome = meta["outcome"]
         self.outcome = None if outcome is None else Outcome(outcome)
         self.losses, self.window_means = meta["losses"], meta["window_means"]

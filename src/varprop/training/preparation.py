@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax  # type: ignore[import-untyped]
+from jax.sharding import Mesh
 from jaxtyping import Array
 
 from varprop.data import Data, Scaling, bucket_size, pad_rows
@@ -18,6 +19,7 @@ from varprop.model import Model
 from varprop.objectives import AbstractObjective
 from varprop.parameters import Structure, take_apart
 from varprop.training import checkpoint as checkpoints
+from varprop.training.devices import on_devices
 from varprop.training.lanes import Lane, LaneRunner
 from varprop.training.program import LaneInputs, LaneState, Program, Rows, make_program
 from varprop.training.recipe import Recipe
@@ -34,6 +36,7 @@ def prepare(
     *,
     standardize: bool,
     optimizer: optax.GradientTransformation | None,
+    mesh: Mesh | None = None,
 ) -> list[LaneRunner]:
     """Check lanes and data, and return what trains them, in their order."""
     dtype = data.x.dtype
@@ -59,10 +62,10 @@ def prepare(
     # beside training on it.
     n = bucket_size(data.n_rows) if data.n_rows <= _PAD_ROWS else data.n_rows
     rows = Rows(
-        x=_on_device(data.x, n),
-        y=_on_device(data.y, n),
-        weight=None if data.weight is None else _on_device(data.weight, n),
-        x_var=None if data.x_var is None else _on_device(data.x_var, n),
+        x=_on_device(data.x, n, mesh),
+        y=_on_device(data.y, n, mesh),
+        weight=None if data.weight is None else _on_device(data.weight, n, mesh),
+        x_var=None if data.x_var is None else _on_device(data.x_var, n, mesh),
     )
     runners = []
     for lane, (_, params, constants), index in zip(lanes, apart, chosen, strict=True):
@@ -72,7 +75,8 @@ def prepare(
             optimizer=optimizer,
             batch_size=batch_size,
             shuffle=shuffle,
-            multi_thread=len(lanes) == 1 and is_large(structure, batch_size),
+            multi_thread=len(lanes) == 1 and is_large(structure, batch_size, mesh),
+            mesh=mesh,
         )
         # Whole batches, the last one filled up by padding.
         padded = -(-longest // batch_size) * batch_size if shuffle else batch_size
@@ -82,7 +86,9 @@ def prepare(
         order = np.full(padded, index[0], np.int32)
         order[: len(index)] = index
         weight = len(index) if data.weight is None else data.weight[index].sum(dtype=np.float64)
-        inputs = lane_inputs(lane, order, len(index), float(weight), scaling, constants, dtype)
+        inputs = lane_inputs(
+            lane, order, len(index), float(weight), scaling, constants, dtype, mesh
+        )
         # A sampled objective's final value is averaged over some passes; others are exact in one.
         passes = 16 if objective.sampled else 1
         runners.append(
@@ -93,10 +99,10 @@ def prepare(
     return runners
 
 
-def _on_device(array: np.ndarray, n_rows: int) -> Array:
+def _on_device(array: np.ndarray, n_rows: int, mesh: Mesh | None) -> Array:
     # On the CPU device_put makes one copy at most where jnp.asarray holds two for a moment; nothing
     # writes to the caller's memory if it is shared, and it is let go when training ends.
-    return jax.device_put(pad_rows(array, n_rows))
+    return on_devices(pad_rows(array, n_rows), mesh)
 
 
 def batching(recipe: Recipe, n_rows: int) -> tuple[int, bool]:
@@ -129,10 +135,10 @@ def _rows_of(lane: Lane, data: Data, number: int) -> np.ndarray:
     return rows
 
 
-def is_large(structure: Structure, batch_size: int) -> bool:
-    """Whether a step has enough work for XLA's own threads."""
+def is_large(structure: Structure, batch_size: int, mesh: Mesh | None) -> bool:
+    """Whether a device's part of a step has enough work for XLA's own threads."""
     widest = max((int(np.prod(shape)) for shape in structure.shapes), default=0)
-    return widest * batch_size > _LARGE_PRODUCT
+    return widest * batch_size > _LARGE_PRODUCT * (1 if mesh is None else mesh.size)
 
 
 def check_outputs(model: Model, n_inputs: int, n_outputs: int, dtype: np.dtype) -> None:
@@ -151,13 +157,14 @@ def lane_inputs(
     scaling: Scaling,
     constants: list[Array],
     dtype: np.dtype,
+    mesh: Mesh | None,
 ) -> LaneInputs:
     """Return a lane as the compiled program takes it: `order` is padded, `weight` the rows' sum."""
 
     def scalar(value: Any) -> Array:
         return jnp.asarray(value, dtype)
 
-    return LaneInputs(
+    inputs = LaneInputs(
         rows=jnp.asarray(order),
         n_rows=jnp.int32(n_rows),
         total_weight=scalar(weight),
@@ -171,6 +178,7 @@ def lane_inputs(
         kl_weight=scalar(lane.recipe.kl_weight),
         kl_warmup=scalar(lane.recipe.kl_warmup),
     )
+    return inputs if mesh is None else on_devices(inputs, mesh)
 
 
 def fingerprint(

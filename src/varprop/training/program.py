@@ -15,11 +15,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax  # type: ignore[import-untyped]
+from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from varprop.moments import Gaussian
 from varprop.objectives import batch_loss
 from varprop.parameters import Structure
+from varprop.training.devices import on_devices, replicated, split_over
 
 MAX_EPOCHS_PER_CALL = 1024
 
@@ -40,8 +42,8 @@ class LaneInputs(NamedTuple):
     """What makes a lane: which rows, their scaling, its randomness and its settings."""
 
     rows: Int[Array, " padded"]
-    n_rows: Int[Array, ""]
-    total_weight: Float[Array, ""]
+    n_rows: Int[Array | np.ndarray, ""]
+    total_weight: Float[Array | np.ndarray, ""]
     x_shift: Float[Array, " inputs"]
     x_inv_scale: Float[Array, " inputs"]
     y_shift: Float[Array, " outputs"]
@@ -49,7 +51,7 @@ class LaneInputs(NamedTuple):
     keys: PRNGKeyArray  # shape (2,): for the order of rows and for objectives that sample
     constants: list[Array]
     learning_rate: Float[Array, ""]
-    kl_weight: Float[Array, ""]
+    kl_weight: Float[Array | np.ndarray, ""]
     kl_warmup: Float[Array, ""]
 
 
@@ -61,14 +63,14 @@ class LaneState(NamedTuple):
     optimizer: PyTree
     step: Int[Array, ""]
     epoch: Int[Array, ""]
-    finite: Bool[Array, ""]
+    finite: Bool[Array | np.ndarray, ""]
 
 
 class Cooldown(NamedTuple):
     """The learning rate falls linearly to 0 between two steps."""
 
-    start: Float[Array, ""]
-    length: Float[Array, ""]
+    start: Float[Array | np.ndarray, ""]
+    length: Float[Array | np.ndarray, ""]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +80,7 @@ class Program:
     `optimizer` sees the parameters as one flat vector when `flat_parameters` is true, otherwise as
     the list of the model's arrays. `scaled` means that the engine multiplies its updates by minus
     the learning rate of the moment; otherwise they are taken as they are, but still cooled down.
+    With a `mesh` each of its devices works on its part of every batch.
     """
 
     structure: Structure
@@ -87,6 +90,7 @@ class Program:
     batch_size: int
     shuffle: bool
     multi_thread: bool
+    mesh: Mesh | None
 
     def init_optimizer(self, params: Float[Array, " p"]) -> PyTree:
         """Return the optimizer's first state."""
@@ -128,7 +132,20 @@ class Program:
         exactly as the same compiled program computes it.
         """
         run = _run if self.multi_thread else _run_single_threaded
-        return run(self, state, lane, rows, cooldown, jnp.int32(n_epochs), jnp.bool_(train))
+        return run(self, state, lane, rows, cooldown, np.int32(n_epochs), np.bool_(train))
+
+
+def first_state(program: Program, params: Float[Array, " p"]) -> LaneState:
+    """Return the state before the first step."""
+    state = LaneState(
+        params=params,
+        previous=params,
+        optimizer=program.init_optimizer(params),
+        step=jnp.int32(0),
+        epoch=jnp.int32(0),
+        finite=jnp.bool_(True),
+    )
+    return on_devices(state, program.mesh)
 
 
 _SHUFFLE_ROUNDS = 32
@@ -161,6 +178,16 @@ def shuffled(
     return rows[jnp.where(slots < n, order, slots)]
 
 
+def _spread(
+    mesh: Mesh, chosen: Int[Array, " size"], weight: Float[Array, " size"]
+) -> tuple[Int[Array, " even"], Float[Array, " even"]]:
+    """Give every device an equal part of a batch, filled up with rows of weight 0."""
+    missing = -chosen.shape[0] % mesh.size
+    chosen = jnp.pad(chosen, (0, missing), mode="edge")
+    weight = jnp.pad(weight, (0, missing))
+    return jax.lax.with_sharding_constraint((chosen, weight), split_over(mesh))
+
+
 def _run_epochs(program, state, lane, rows, cooldown, n_epochs, train):
     global trace_count
     trace_count += 1
@@ -174,6 +201,9 @@ def _run_epochs(program, state, lane, rows, cooldown, n_epochs, train):
         slots = batch * size + jnp.arange(size, dtype=jnp.int32)
         chosen = jax.lax.dynamic_slice(order, (batch * size,), (size,))
         weight = (slots < lane.n_rows).astype(dtype)
+        if program.mesh is not None:
+            # All that follows from the rows of a batch is spread like them.
+            chosen, weight = _spread(program.mesh, chosen, weight)
         if rows.weight is not None:
             weight = weight * rows.weight[chosen]
         x = (rows.x[chosen] - lane.x_shift) * lane.x_inv_scale
@@ -202,6 +232,10 @@ def _run_epochs(program, state, lane, rows, cooldown, n_epochs, train):
         loss, gradient = jax.value_and_grad(loss_of)(
             state.params, order, batch, first_draw + batch, kl_weight
         )
+        if program.mesh is not None:
+            # The one message of a step: the sum over devices.
+            whole = replicated(program.mesh)
+            loss, gradient = jax.lax.with_sharding_constraint((loss, gradient), whole)
         # 0 * x is 0 unless x is infinite or NaN, so one sum looks at all of them.
         finite = state.finite & jnp.isfinite(loss + jnp.sum(0.0 * gradient))
         updates, optimizer = program.updates(gradient, state.optimizer, state.params)
@@ -263,6 +297,7 @@ def make_program(
     batch_size: int,
     shuffle: bool,
     multi_thread: bool,
+    mesh: Mesh | None = None,
 ) -> Program:
     """Return the program for these static choices; Adam unless an optimizer is given."""
     return Program(
@@ -273,4 +308,5 @@ def make_program(
         batch_size=batch_size,
         shuffle=shuffle,
         multi_thread=multi_thread,
+        mesh=mesh,
     )

@@ -1,4 +1,9 @@
-"""Lanes on threads, while the main thread watches: progress, checkpoints, limits, Ctrl-C."""
+"""Lanes on threads, while the main thread watches: progress, checkpoints, limits, Ctrl-C.
+
+Where several processes share a run, each has its own session. They do the same at the same time, so
+that their messages meet: lanes one after the other, process 0 alone reads and writes checkpoints,
+and whether to stop is agreed between two windows.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +16,16 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import numpy as np
 
+from varprop.distributed import DistributedError
 from varprop.training import checkpoint as checkpoints
+from varprop.training.devices import from_first, largest_of_all, losses_named
 from varprop.training.program import LaneState
 from varprop.training.progress import Progress
 from varprop.training.result import Outcome
 
 _POLL_SECONDS = 0.1
+# What may stop all lanes; where processes differ, the last of these.
+_STOPS = (Outcome.TIME_LIMIT, Outcome.INTERRUPTED)
 
 
 @runtime_checkable
@@ -43,19 +52,32 @@ class Runner(Protocol):
 class Session:
     """Trains lanes, each on one thread at a time, to their end or until told to stop."""
 
-    def __init__(self, runners: Sequence[Runner], *, n_threads: int, deadline: float | None):
+    def __init__(
+        self,
+        runners: Sequence[Runner],
+        *,
+        n_threads: int,
+        deadline: float | None,
+        shared: bool = False,
+    ):
         self.runners, self.n_threads, self.deadline = runners, n_threads, deadline
-        self.stop: Outcome | None = None
+        self.shared = shared  # by several processes
+        self.stop: Outcome | None = None  # that this process wants
         self.path: pathlib.Path | None = None
         self.fingerprint = ""
 
     def resume_from(self, path: pathlib.Path, fingerprint: str) -> None:
         """Load the checkpoint if there is one, and write to it from now on."""
         self.path, self.fingerprint = path, fingerprint
-        saved = checkpoints.load(path, fingerprint)
-        if saved is None:
+        content = checkpoints.read(path)
+        if self.shared:
+            # One process must not begin where another goes on.
+            content = from_first(content or b"") or None
+            if jax.process_index():
+                self.path = None
+        if content is None:
             return
-        arrays, meta = saved
+        arrays, meta = checkpoints.load(content, path, fingerprint)
         for number, (runner, lane_meta) in enumerate(zip(self.runners, meta["lanes"], strict=True)):
             n = len(jax.tree.leaves(runner.state))
             runner.from_checkpoint([arrays[f"{number}.{i}"] for i in range(n)], lane_meta)
@@ -81,6 +103,13 @@ class Session:
             self._watch(futures, bar, checkpoint_every)
         except KeyboardInterrupt:
             self.stop = Outcome.INTERRUPTED
+            if self.shared:  # the others must hear of it, in every lane
+                concurrent.futures.wait(futures)
+        except DistributedError:
+            self.stop = Outcome.INTERRUPTED
+            pool.shutdown(wait=True, cancel_futures=True)
+            self.save()  # losing a process costs no more than the window under way
+            raise
         except BaseException:
             self.stop = Outcome.INTERRUPTED
             raise
@@ -91,12 +120,21 @@ class Session:
         for runner in self.runners:
             if runner.outcome is None:
                 assert self.stop is not None
-                runner.end(self.stop)
+                with losses_named():
+                    runner.end(self.stop)
 
     def _train(self, runner: Runner, x64: bool) -> None:
-        with jax.enable_x64(x64):
-            while runner.outcome is None and self.stop is None:
+        with jax.enable_x64(x64), losses_named():
+            while runner.outcome is None and not self._stopped():
                 runner.advance()
+
+    def _stopped(self) -> bool:
+        if not self.shared:
+            return self.stop is not None
+        wish = largest_of_all(0 if self.stop is None else _STOPS.index(self.stop) + 1)
+        if wish:
+            self.stop = _STOPS[wish - 1]
+        return wish > 0
 
     def _watch(
         self, futures: list[concurrent.futures.Future], bar: Progress, checkpoint_every: float

@@ -1,0 +1,282 @@
+"""Several processes, on one machine or many, that train one model together on JAX's own runtime.
+
+Each process runs the same script, which begins with `initialize`; afterwards JAX sees the devices
+of all of them, and `fit` shards its batches over these.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import re
+import socket
+import sys
+import time
+from typing import Any, NamedTuple
+
+import jax
+
+from varprop import __version__
+
+_CONNECT_AGAIN_SECONDS = 0.2
+_HELLO_BYTES = 4096
+
+
+class DistributedError(RuntimeError):
+    """Processes that should train together do not find, or have lost, each other."""
+
+
+class Place(NamedTuple):
+    """Where a process stands in a job."""
+
+    coordinator_address: str
+    num_processes: int
+    process_id: int
+
+
+def initialize(
+    coordinator_address: str | None = None,
+    num_processes: int | None = None,
+    process_id: int | None = None,
+    *,
+    timeout: float = 60.0,
+    heartbeat_timeout: int = 30,
+) -> None:
+    """Join the other processes of a job; call it first, once in each process.
+
+    The processes meet at the coordinator's address and make sure that all are there, once, with the
+    same number of processes and the same versions. JAX's distributed runtime starts only then: it
+    would end a process without an exception if something were amiss.
+
+    Parameters
+    ----------
+    coordinator_address
+        ``host:port`` of process 0, a port that is free there and that the others can reach.
+    num_processes
+        How many there are.
+    process_id
+        Which of them this is, from 0.
+    timeout
+        Seconds to wait for the others before `DistributedError` is raised.
+    heartbeat_timeout
+        Seconds after which a process that has gone silent (its machine hangs or is cut off) counts
+        as lost, and JAX ends the others. A process that dies is noticed at once: training raises
+        `DistributedError`, and the process leaves with exit code 1 at its end, without waiting.
+
+    Raises
+    ------
+    DistributedError
+        If the others are not there in time, or do not fit.
+
+    Notes
+    -----
+    Under SLURM all three can be left out: they follow from the environment of `srun`, one task per
+    host. Arguments that are given count more.
+
+    Examples
+    --------
+    >>> initialize("localhost:12345", num_processes=1, process_id=0)  # doctest: +SKIP
+    >>> initialize("localhost:12345", num_processes=2, process_id=2)
+    Traceback (most recent call last):
+    ...
+    ValueError: process_id must be from 0 to 1 in a job of 2 processes, but is 2.
+    """
+    place = _place(coordinator_address, num_processes, process_id)
+    if timeout <= 0 or heartbeat_timeout <= 0:
+        raise ValueError("timeout and heartbeat_timeout must be positive numbers of seconds.")
+    if jax.distributed.is_initialized():
+        raise RuntimeError("varprop.distributed.initialize was called before in this process.")
+    deadline = time.monotonic() + timeout
+    if place.process_id == 0:
+        _wait_for_others(place, deadline, timeout)
+    else:
+        _report_to_first(place, deadline, timeout)
+    # Only the CPU asks which library is to carry messages; the others have their own.
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    # It would catch SIGTERM and go on: a job that SLURM or a user ends must end.
+    jax.config.update("jax_enable_preemption_service", False)
+    jax.distributed.initialize(
+        place.coordinator_address,
+        place.num_processes,
+        place.process_id,
+        initialization_timeout=max(10, round(timeout)),
+        heartbeat_timeout_seconds=heartbeat_timeout,
+        shutdown_timeout_seconds=heartbeat_timeout,
+    )
+
+
+def loss_of_another() -> DistributedError:
+    """Return the error to raise when a message to or from another process failed."""
+    # The last to be registered is the first to be called, before JAX's own.
+    atexit.register(_leave_at_once)
+    return DistributedError(
+        f"process {jax.process_index()} of {jax.process_count()} has lost another one, which has "
+        "died or was cut off: see its own output, then start all of them again; with a checkpoint "
+        "training goes on from there."
+    )
+
+
+def _leave_at_once() -> None:
+    """Spare JAX's farewell, in which it would wait for the lost one and end by an abort."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def _place(address: str | None, n: int | None, number: int | None) -> Place:
+    """Return the arguments, with what is missing from SLURM, checked."""
+    slurm = slurm_place(os.environ)
+    if slurm is not None:
+        address = address or slurm.coordinator_address
+        n = slurm.num_processes if n is None else n
+        number = slurm.process_id if number is None else number
+    missing = [
+        name
+        for name, value in zip(Place._fields, (address, n, number), strict=True)
+        if value is None
+    ]
+    if missing:
+        raise ValueError(
+            f"{' and '.join(missing)} must be given: they are known by themselves only in a "
+            "process started by SLURM's srun."
+        )
+    assert address is not None
+    assert n is not None
+    assert number is not None
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError(f"coordinator_address must be host:port, but is {address!r}.")
+    if n < 1:
+        raise ValueError(f"num_processes must be at least 1, but is {n}.")
+    if not 0 <= number < n:
+        raise ValueError(
+            f"process_id must be from 0 to {n - 1} in a job of {n} processes, but is {number}."
+        )
+    return Place(address, n, number)
+
+
+def slurm_place(environment: Any) -> Place | None:
+    """Read a process's place from the variables that SLURM's `srun` sets; None without them.
+
+    The port follows from the number of the job, so that two jobs on a host rarely meet.
+
+    Examples
+    --------
+    >>> slurm_place({"SLURM_JOB_ID": "17", "SLURM_STEP_NODELIST": "node[07-09,12],big1",
+    ...              "SLURM_NTASKS": "5", "SLURM_PROCID": "3"})
+    Place(coordinator_address='node07:61457', num_processes=5, process_id=3)
+    """
+    names = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID")
+    if not all(environment.get(name) for name in names):
+        return None
+    job, nodes, n, number = (environment[name] for name in names)
+    first = re.match(r"([^,\[]+)(?:\[([^,\-\]]+))?", nodes)
+    if first is None:
+        return None
+    port = 61440 + int(job) % 4096
+    return Place(f"{first[1]}{first[2] or ''}:{port}", int(n), int(number))
+
+
+def _hello(place: Place) -> bytes:
+    """Return what a process tells of itself: one line."""
+    told = {
+        "num_processes": place.num_processes,
+        "process_id": place.process_id,
+        "varprop": __version__,
+        "jax": jax.__version__,
+    }
+    return json.dumps(told).encode() + b"\n"
+
+
+def _objection(place: Place, hello: dict[str, Any], known: set[int]) -> str | None:
+    """Return why a process cannot take part, or None."""
+    number = hello.get("process_id")
+    if hello.get("num_processes") != place.num_processes:
+        return (
+            f"process {number} was started for {hello.get('num_processes')} processes, but process "
+            f"0 for {place.num_processes}: give all of them the same num_processes."
+        )
+    if number in known:
+        return f"two processes have process_id {number}: give each its own."
+    mine = json.loads(_hello(place))
+    for name in ("varprop", "jax"):
+        if hello.get(name) != mine[name]:
+            return (
+                f"process {number} has {name} {hello.get(name)}, but process 0 has {mine[name]}: "
+                "install the same version everywhere."
+            )
+    return None
+
+
+def _wait_for_others(place: Place, deadline: float, timeout: float) -> None:
+    """Listen as process 0 until all others have reported; tell all of them how it ended."""
+    port = int(place.coordinator_address.rpartition(":")[2])
+    try:
+        # All addresses of this machine, as JAX's own service: its name may resolve to another one.
+        server = socket.create_server(("", port), backlog=place.num_processes)
+    except OSError as error:
+        raise DistributedError(
+            f"process 0 cannot listen on port {port} ({error.strerror}): choose another port in "
+            "coordinator_address, the same for all processes."
+        ) from None
+    known: dict[int, socket.socket] = {}
+    objection = None
+    with server:
+        while len(known) < place.num_processes - 1 and objection is None:
+            server.settimeout(max(0.01, deadline - time.monotonic()))
+            try:
+                peer, _ = server.accept()
+            except TimeoutError:
+                missing = sorted(set(range(1, place.num_processes)) - set(known))
+                objection = (
+                    f"after {timeout:g} s processes {missing} of {place.num_processes} have not "
+                    "come: start one for every process_id, and see that they reach "
+                    f"{place.coordinator_address}."
+                )
+                break
+            peer.settimeout(5.0)
+            try:
+                hello = json.loads(peer.makefile("rb").readline(_HELLO_BYTES))
+                objection = _objection(place, hello, {0, *known})
+            except (OSError, ValueError, AttributeError):
+                peer.close()  # somebody else, who happened to knock here
+                continue
+            # Two with one number must both be told.
+            known[-len(known) - 1 if objection else hello["process_id"]] = peer
+    for peer in known.values():
+        with peer:
+            try:
+                peer.sendall(json.dumps({"objection": objection}).encode() + b"\n")
+            except OSError:
+                continue  # it has gone in the meantime, which JAX will notice
+    if objection is not None:
+        raise DistributedError(objection)
+
+
+def _report_to_first(place: Place, deadline: float, timeout: float) -> None:
+    """Report to process 0, and wait for its word that all are there."""
+    host, _, port = place.coordinator_address.rpartition(":")
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), max(0.1, left)) as peer:
+                peer.sendall(_hello(place))
+                # Process 0 waits for the others until its own deadline, a little after ours.
+                peer.settimeout(max(0.1, left) + timeout)
+                answer = json.loads(peer.makefile("rb").readline(_HELLO_BYTES))
+            objection = answer["objection"]
+            break
+        except socket.gaierror as error:
+            raise DistributedError(
+                f"there is no host {host} ({error.strerror}): check coordinator_address."
+            ) from None
+        except (OSError, ValueError, TypeError, KeyError):
+            if deadline - time.monotonic() < _CONNECT_AGAIN_SECONDS:
+                raise DistributedError(
+                    f"process 0 did not answer at {place.coordinator_address} for {timeout:g} s: "
+                    "is it running there, and is the port open?"
+                ) from None
+            time.sleep(_CONNECT_AGAIN_SECONDS)
+    if objection is not None:
+        raise DistributedError(objection)

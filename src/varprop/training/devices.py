@@ -1,0 +1,124 @@
+"""The devices that share a training run, and what several processes must agree on.
+
+Every device holds all rows, all parameters and the order of rows; of each batch it works on its
+part, and the gradient is summed over the devices. Which rows make up a batch, and every draw, are
+those of a run on one device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, PyTree
+
+from varprop.distributed import DistributedError, loss_of_another
+
+_AXIS = "rows"
+
+
+def data_mesh(devices: Sequence[jax.Device] | None) -> Mesh | None:
+    """Return the mesh of these devices, of all that JAX sees by default; None for the usual one.
+
+    Inside `jax.default_device` the default is that device alone.
+
+    Examples
+    --------
+    >>> data_mesh(jax.devices()[:1]) is None
+    True
+    """
+    if devices is None:
+        default = jax.config.jax_default_device  # type: ignore[attr-defined]
+        chosen = jax.devices() if default is None else []
+    elif not devices:
+        raise ValueError("devices must name at least one device; jax.devices() lists them.")
+    else:
+        chosen = list(devices)
+    if not chosen or chosen == jax.local_devices()[:1]:
+        return None
+    taking_part = {device.process_index for device in chosen}
+    if taking_part != {jax.process_index()} and len(taking_part) != jax.process_count():
+        raise ValueError(
+            "devices must be those of this process, jax.local_devices(), or some of every process: "
+            f"these are of processes {sorted(taking_part)} of {jax.process_count()}."
+        )
+    # Auto: the compiler follows the placement of the batch through the whole step.
+    return jax.make_mesh((len(chosen),), (_AXIS,), axis_types=(AxisType.Auto,), devices=chosen)
+
+
+def spans_processes(mesh: Mesh | None) -> bool:
+    """Whether several processes take part in the run."""
+    return mesh is not None and len({d.process_index for d in mesh.devices.flat}) > 1
+
+
+def split_over(mesh: Mesh) -> NamedSharding:
+    """Return the placement of a batch: each device has its part of the rows."""
+    return NamedSharding(mesh, PartitionSpec(_AXIS))
+
+
+def replicated(mesh: Mesh) -> NamedSharding:
+    """Return the placement of all else: every device has it whole."""
+    return NamedSharding(mesh, PartitionSpec())
+
+
+def on_devices(tree: PyTree, mesh: Mesh | None) -> PyTree:
+    """Return the arrays of a tree on every device of the mesh, the same in all processes."""
+    if mesh is None:
+        return jax.device_put(tree)
+    whole = replicated(mesh)
+
+    def place(leaf: Any) -> Array:
+        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            data = place(jax.random.key_data(leaf))
+            return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
+        if not spans_processes(mesh):
+            return jax.device_put(leaf, whole)
+        array = np.asarray(leaf)
+        # device_put would compare the values of all processes, with a message for every array.
+        return jax.make_array_from_callback(array.shape, whole, lambda index: array[index])
+
+    return jax.tree.map(place, tree)
+
+
+@contextlib.contextmanager
+def losses_named() -> Iterator[None]:
+    """Turn JAX's error about a message that did not arrive into a sentence about its cause."""
+    try:
+        yield
+    except (jax.errors.JaxRuntimeError, ValueError) as error:
+        # Where gloo fails before the program runs, JAX makes a ValueError of it.
+        failed = isinstance(error, jax.errors.JaxRuntimeError) or "Gloo" in str(error)
+        if jax.process_count() == 1 or not failed:
+            raise
+        raise loss_of_another() from error
+
+
+def largest_of_all(value: int) -> int:
+    """Return the largest of the values that all processes give."""
+    with losses_named():
+        return int(np.max(multihost_utils.process_allgather(np.int32(value))))
+
+
+def from_first(payload: bytes) -> bytes:
+    """Return the bytes that process 0 gives; those of the others are not looked at."""
+    with losses_named():
+        size = int(multihost_utils.broadcast_one_to_all(np.int32(len(payload))))
+        mine = payload if jax.process_index() == 0 else bytes(size)
+        told = multihost_utils.broadcast_one_to_all(np.frombuffer(mine, np.uint8))
+    return np.asarray(told, np.uint8).tobytes()
+
+
+def require_same(digest: str, what: str) -> None:
+    """Raise in every process unless all of them come with the digest of process 0."""
+    first = json.loads(from_first(json.dumps(digest).encode()))
+    if largest_of_all(int(first != digest)):
+        raise DistributedError(
+            f"the processes were given different {what}: each must have the same as process 0."
+        )

@@ -1,0 +1,299 @@
+"""Several devices and several processes train as one device does; who is lost or amiss is named.
+
+Real processes on loopback, with the collectives of gloo. Sharding changes the order of sums and
+nothing else, so all that training decides agrees to float32's rounding, carried through the steps:
+1e-4 of its size for parameters (trained at a rate of 1e-2), 1e-5 for losses.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tiny
+from varprop import ROPD, distributed, fit
+from varprop.distributed import DistributedError, Place, initialize, slurm_place
+from varprop.training.devices import data_mesh
+
+RUN = pathlib.Path(__file__).with_name("distributed_run.py")
+
+
+def free_address() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def start(job: str, folder: pathlib.Path, *place: str, n_devices: int = 1, **environment):
+    """Start one process, with so many CPU devices, which does not ignore Ctrl-C."""
+    flags = f"--xla_force_host_platform_device_count={n_devices}"
+    return subprocess.Popen(
+        [sys.executable, str(RUN), job, str(folder), *place],
+        env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def start_two(job: str, folder: pathlib.Path):
+    address = free_address()
+    return [start(job, folder, address, "2", str(number)) for number in range(2)]
+
+
+def ended(process, timeout: float = 240.0) -> tuple[int, str]:
+    try:
+        _, errors = process.communicate(timeout=timeout)
+    finally:
+        process.kill()
+    return process.returncode, errors
+
+
+def results(folder: pathlib.Path, number: int = 0) -> dict[str, np.ndarray]:
+    with np.load(folder / f"{number}.npz") as file:
+        return dict(file)
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    """A folder with three Parquet files of unequal length."""
+    folder = tmp_path_factory.mktemp("rows")
+    x, y = tiny.arrays(100)
+    for number, part in enumerate((slice(0, 45), slice(45, 60), slice(60, 100))):
+        table = pa.table({"a": x[part, 0], "b": x[part, 1], "y": y[part, 0]})
+        pq.write_table(table, folder / f"{number}.parquet", row_group_size=20)
+    return folder
+
+
+def folder_with(rows: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "rows").symlink_to(rows)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def one_device(rows, tmp_path_factory):
+    folder = folder_with(rows, tmp_path_factory.mktemp("one"))
+    code, errors = ended(start("every", folder))
+    assert code == 0, errors
+    return results(folder)
+
+
+@pytest.fixture(scope="module")
+def two_processes(rows, tmp_path_factory):
+    folder = folder_with(rows, tmp_path_factory.mktemp("two"))
+    for process in start_two("every", folder):
+        code, errors = ended(process)
+        assert code == 0, errors
+    return results(folder, 0), results(folder, 1)
+
+
+def assert_alike(found, expected):
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        if name.endswith((".steps", ".outcome")):
+            assert found[name] == value, name
+        else:
+            rtol = 1e-5 if name.endswith((".history", ".loss")) else 1e-4
+            scale = np.max(np.abs(value))
+            np.testing.assert_allclose(
+                found[name], value, rtol=rtol, atol=rtol * scale, err_msg=name
+            )
+
+
+def test_several_devices_in_one_process_train_as_one(rows, one_device, tmp_path):
+    """Three devices: neither batches of 32, 33 or 16 rows nor buffers are divided evenly."""
+    folder = folder_with(rows, tmp_path)
+    code, errors = ended(start("every", folder, n_devices=3))
+    assert code == 0, errors
+    assert_alike(results(folder), one_device)
+
+
+def test_two_processes_train_as_one(one_device, two_processes):
+    first, second = two_processes
+    assert_alike(first, one_device)
+    for name, value in first.items():  # both have the same, to the bit
+        np.testing.assert_array_equal(second[name], value, err_msg=name)
+
+
+def test_a_lost_process_ends_the_other_and_a_restart_ends_as_undisturbed(two_processes, tmp_path):
+    stays, dies = start_two("die", tmp_path)
+    assert ended(dies)[0] == -signal.SIGKILL
+    noticed = time.monotonic()
+    code, errors = ended(stays)
+    # Its connection breaks at once; the rest is Python's way out, on a busy machine.
+    assert time.monotonic() - noticed < 20
+    assert code == 1
+    assert "DistributedError: process 0 of 2 has lost another one" in errors
+    assert "Check failure" not in errors
+    assert (tmp_path / "0.checkpoint").exists()
+    assert not (tmp_path / "1.checkpoint").exists()
+    for process in start_two("resume", tmp_path):
+        code, errors = ended(process)
+        assert code == 0, errors
+    undisturbed = two_processes[0]
+    for number in range(2):
+        for name, value in results(tmp_path, number).items():
+            np.testing.assert_array_equal(value, undisturbed[name], err_msg=name)
+
+
+def test_ctrl_c_in_one_process_stops_both(tmp_path):
+    first, second = start_two("interrupt", tmp_path)
+    assert second.stdout.readline() == "window\n"
+    second.send_signal(signal.SIGINT)
+    for process in (first, second):
+        code, errors = ended(process)
+        assert code == 0, errors
+    found = [results(tmp_path, number) for number in range(2)]
+    assert found[0]["resumable.outcome"] == found[1]["resumable.outcome"] == "interrupted"
+    assert found[0]["resumable.steps"] == found[1]["resumable.steps"] < 160
+    assert np.isfinite(found[0]["resumable.loss"])
+
+
+def test_processes_with_other_data_are_told_so(tmp_path):
+    for process in start_two("unlike", tmp_path):
+        code, errors = ended(process)
+        assert code == 1
+        assert "DistributedError: the processes were given different data" in errors
+
+
+def test_a_process_under_slurm_knows_its_place(tmp_path):
+    _, _, port = free_address().rpartition(":")
+    slurm = {"SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "1", "SLURM_PROCID": "0"}
+    code, errors = ended(
+        start("resume", tmp_path, "slurm", SLURM_JOB_ID=str(4096 + int(port) % 4096), **slurm)
+    )
+    assert code == 0, errors
+    assert results(tmp_path)["resumable.outcome"] == "max_steps"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "first"),
+    [("node7", "node7"), ("a1,b2", "a1"), ("n[003-12,40],m1", "n003"), ("x-y[1,5]", "x-y1")],
+)
+def test_the_first_host_of_slurms_list(nodes, first):
+    place = slurm_place(
+        {
+            "SLURM_JOB_ID": "4097",
+            "SLURM_STEP_NODELIST": nodes,
+            "SLURM_NTASKS": "4",
+            "SLURM_PROCID": "2",
+        }
+    )
+    assert place == Place(f"{first}:61441", 4, 2)
+    assert slurm_place({"SLURM_JOB_ID": "4097"}) is None
+
+
+def meet(*places: Place, timeout: float = 2.0, hellos: dict[int, bytes] | None = None) -> list[str]:
+    """Let processes, here threads, meet; return what each was told, "" for nothing."""
+    told = [""] * len(places)
+
+    def one(number: int, place: Place) -> None:
+        join = distributed._report_to_first if place.process_id else distributed._wait_for_others
+        try:
+            join(place, time.monotonic() + timeout, timeout)
+        except DistributedError as error:
+            told[number] = str(error)
+
+    threads = [threading.Thread(target=one, args=item) for item in enumerate(places)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    return told
+
+
+def test_processes_meet_whoever_else_knocks():
+    address = free_address()
+    host, _, port = address.rpartition(":")
+
+    def knock() -> None:
+        for _ in range(50):
+            try:
+                with socket.create_connection((host, int(port)), 1) as peer:
+                    peer.sendall(b"GET / HTTP/1.1\r\n\r\n")
+                return
+            except OSError:
+                time.sleep(0.02)
+
+    stranger = threading.Thread(target=knock)
+    stranger.start()
+    assert meet(*(Place(address, 3, number) for number in range(3)), timeout=20.0) == [""] * 3
+    stranger.join()
+
+
+def test_a_world_size_that_does_not_match():
+    address = free_address()
+    for told in meet(Place(address, 2, 0), Place(address, 3, 1)):
+        assert "process 1 was started for 3 processes, but process 0 for 2" in told
+
+
+def test_two_processes_with_one_number():
+    address = free_address()
+    told = meet(Place(address, 3, 0), Place(address, 3, 1), Place(address, 3, 1))
+    assert all("two processes have process_id 1" in sentence for sentence in told)
+
+
+def test_processes_that_do_not_come():
+    address = free_address()
+    begin = time.monotonic()
+    told = meet(Place(address, 4, 0), Place(address, 4, 2), timeout=1.0)
+    assert all("processes [1, 3] of 4 have not come" in sentence for sentence in told)
+    (alone,) = meet(Place(free_address(), 2, 1), timeout=1.0)
+    assert "process 0 did not answer at" in alone
+    assert time.monotonic() - begin < 10
+
+
+def test_another_version_is_refused(monkeypatch):
+    address = free_address()
+    hello = distributed._hello
+
+    def other(place: Place) -> bytes:
+        told = json.loads(hello(place))
+        return json.dumps({**told, "varprop": "9.9"} if place.process_id else told).encode() + b"\n"
+
+    monkeypatch.setattr(distributed, "_hello", other)
+    for told in meet(Place(address, 2, 0), Place(address, 2, 1)):
+        assert "process 1 has varprop 9.9, but process 0 has" in told
+
+
+def test_a_port_in_use_and_a_host_that_is_not_there():
+    with socket.create_server(("", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        (told,) = meet(Place(address, 2, 0))
+    assert "cannot listen on port" in told
+    (told,) = meet(Place("no-such-host.invalid:1234", 2, 1))
+    assert "there is no host no-such-host.invalid" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((), "coordinator_address and num_processes and process_id must be given"),
+        (("localhost:1234", 2), "process_id must be given"),
+        (("localhost", 2, 0), "coordinator_address must be host:port"),
+        (("localhost:port", 2, 0), "coordinator_address must be host:port"),
+        (("localhost:1234", 0, 0), "num_processes must be at least 1"),
+        (("localhost:1234", 2, -1), "process_id must be from 0 to 1"),
+    ],
+)
+def test_arguments_that_make_no_sense(arguments, sentence, monkeypatch):
+    for name in [name for name in os.environ if name.startswith("SLURM_")]:
+        monkeypatch.delenv(name)
+    with pytest.raises(ValueError, match=sentence):
+        initialize(*arguments)
+
+
+def test_devices_must_be_named():
+    assert data_mesh(None) is None  # these tests have one device
+    with pytest.raises(ValueError, match="at least one device"):
+        fit(tiny.model(0), tiny.data(70), ROPD(), key=np.zeros(2), devices=[])

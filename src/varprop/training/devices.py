@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -85,6 +85,62 @@ def on_devices(tree: PyTree, mesh: Mesh | None) -> PyTree:
         return jax.make_array_from_callback(array.shape, whole, lambda index: array[index])
 
     return jax.tree.map(place, tree)
+
+
+def over_devices(
+    value_and_gradient: Callable[..., Any], mesh: Mesh, *, draws_for_rows: bool
+) -> Callable[..., Any]:
+    """Share the rows of a batch among the devices, and sum what they find.
+
+    Parameters
+    ----------
+    value_and_gradient
+        Takes parameters, what is given whole to every device, row numbers, their weights, the
+        number of the draw and the KL weight. The last enters linearly: every device has its part of
+        the KL divergence as well.
+    mesh
+        The devices.
+    draws_for_rows
+        Whether it may draw something for every row. A device would then draw for its own what
+        another draws for others; so the partition is left to the compiler, which keeps the meaning
+        of the whole, at the price of a message for each of the model's arrays.
+    """
+
+    def evened(chosen: Array, weight: Array) -> tuple[Array, Array]:
+        missing = -chosen.shape[0] % mesh.size  # filled up with rows of weight 0
+        return jnp.pad(chosen, (0, missing), mode="edge"), jnp.pad(weight, (0, missing))
+
+    def by_compiler(
+        params: Array, given: PyTree, chosen: Array, weight: Array, draw: Array, kl_weight: Array
+    ) -> tuple[Array, Array]:
+        # All that follows from the rows is spread like them.
+        batch = jax.lax.with_sharding_constraint(evened(chosen, weight), split_over(mesh))
+        found = value_and_gradient(params, given, *batch, draw, kl_weight)
+        return jax.lax.with_sharding_constraint(found, replicated(mesh))
+
+    def part(
+        params: Array, given: PyTree, chosen: Array, weight: Array, draw: Array, kl_weight: Array
+    ) -> tuple[Array, Array]:
+        loss, gradient = value_and_gradient(
+            params, given, chosen, weight, draw, kl_weight / mesh.size
+        )
+        # One message for both: each costs as much as some thousand numbers.
+        total = jax.lax.psum(jnp.concatenate([loss[None], gradient]), _AXIS)
+        return total[0], total[1:]
+
+    def by_hand(
+        params: Array, given: PyTree, chosen: Array, weight: Array, draw: Array, kl_weight: Array
+    ) -> tuple[Array, Array]:
+        whole, split = PartitionSpec(), PartitionSpec(_AXIS)
+        return jax.shard_map(
+            part,
+            mesh=mesh,
+            in_specs=(whole, whole, split, split, whole, whole),
+            out_specs=(whole, whole),
+            check_vma=False,
+        )(params, given, *evened(chosen, weight), draw, kl_weight)
+
+    return by_compiler if draws_for_rows else by_hand
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from varprop.moments import Gaussian
 from varprop.objectives import batch_loss
 from varprop.parameters import Structure
-from varprop.training.devices import on_devices, replicated, split_over
+from varprop.training.devices import on_devices, over_devices
 
 MAX_EPOCHS_PER_CALL = 1024
 
@@ -178,16 +178,6 @@ def shuffled(
     return rows[jnp.where(slots < n, order, slots)]
 
 
-def _spread(
-    mesh: Mesh, chosen: Int[Array, " size"], weight: Float[Array, " size"]
-) -> tuple[Int[Array, " even"], Float[Array, " even"]]:
-    """Give every device an equal part of a batch, filled up with rows of weight 0."""
-    missing = -chosen.shape[0] % mesh.size
-    chosen = jnp.pad(chosen, (0, missing), mode="edge")
-    weight = jnp.pad(weight, (0, missing))
-    return jax.lax.with_sharding_constraint((chosen, weight), split_over(mesh))
-
-
 def _run_epochs(program, state, lane, rows, cooldown, n_epochs, train):
     global trace_count
     trace_count += 1
@@ -196,14 +186,9 @@ def _run_epochs(program, state, lane, rows, cooldown, n_epochs, train):
     n_batches = (lane.n_rows + (size - 1)) // size
     batches = n_batches.astype(dtype)
 
-    def loss_of(params, order, batch, draw, kl_weight):
+    def loss_of(params, given, chosen, weight, draw, kl_weight):
+        lane, rows, batches = given
         model, objective = program.structure.build(params, lane.constants)
-        slots = batch * size + jnp.arange(size, dtype=jnp.int32)
-        chosen = jax.lax.dynamic_slice(order, (batch * size,), (size,))
-        weight = (slots < lane.n_rows).astype(dtype)
-        if program.mesh is not None:
-            # All that follows from the rows of a batch is spread like them.
-            chosen, weight = _spread(program.mesh, chosen, weight)
         if rows.weight is not None:
             weight = weight * rows.weight[chosen]
         x = (rows.x[chosen] - lane.x_shift) * lane.x_inv_scale
@@ -224,18 +209,24 @@ def _run_epochs(program, state, lane, rows, cooldown, n_epochs, train):
             total_weight=lane.total_weight,
         )
 
+    value_and_gradient = jax.value_and_grad(loss_of)
+    if program.mesh is not None:
+        _, objective = program.structure.build(state.params, lane.constants)
+        value_and_gradient = over_devices(
+            value_and_gradient, program.mesh, draws_for_rows=objective.sampled
+        )
+
     def one_step(first_draw, batch, carry):
         state, order, total = carry
         step = state.step.astype(dtype)
         warmth = jnp.where(lane.kl_warmup > 0, jnp.minimum(1.0, step / lane.kl_warmup), 1.0)
         kl_weight = lane.kl_weight * jnp.where(train, warmth, 1.0)
-        loss, gradient = jax.value_and_grad(loss_of)(
-            state.params, order, batch, first_draw + batch, kl_weight
+        slots = batch * size + jnp.arange(size, dtype=jnp.int32)
+        chosen = jax.lax.dynamic_slice(order, (batch * size,), (size,))
+        weight = (slots < lane.n_rows).astype(dtype)
+        loss, gradient = value_and_gradient(
+            state.params, (lane, rows, batches), chosen, weight, first_draw + batch, kl_weight
         )
-        if program.mesh is not None:
-            # The one message of a step: the sum over devices.
-            whole = replicated(program.mesh)
-            loss, gradient = jax.lax.with_sharding_constraint((loss, gradient), whole)
         # 0 * x is 0 unless x is infinite or NaN, so one sum looks at all of them.
         finite = state.finite & jnp.isfinite(loss + jnp.sum(0.0 * gradient))
         updates, optimizer = program.updates(gradient, state.optimizer, state.params)

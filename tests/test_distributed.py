@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 
+import jax
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,8 +35,8 @@ def free_address() -> str:
 
 
 def start(job: str, folder: pathlib.Path, *place: str, n_devices: int = 1, **environment):
-    """Start one process, with so many CPU devices, which does not ignore Ctrl-C."""
-    flags = f"--xla_force_host_platform_device_count={n_devices}"
+    """Start one process with so many CPU devices, which compiles fast instead of well."""
+    flags = f"--xla_force_host_platform_device_count={n_devices} --xla_backend_optimization_level=0"
     return subprocess.Popen(
         [sys.executable, str(RUN), job, str(folder), *place],
         env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", **environment},
@@ -63,38 +64,25 @@ def results(folder: pathlib.Path, number: int = 0) -> dict[str, np.ndarray]:
         return dict(file)
 
 
-@pytest.fixture(scope="module")
-def rows(tmp_path_factory):
-    """A folder with three Parquet files of unequal length."""
-    folder = tmp_path_factory.mktemp("rows")
+def with_rows(folder: pathlib.Path) -> pathlib.Path:
+    """Make a folder that has three Parquet files of unequal length in `rows`."""
+    (folder / "rows").mkdir(parents=True)
     x, y = tiny.arrays(100)
     for number, part in enumerate((slice(0, 45), slice(45, 60), slice(60, 100))):
         table = pa.table({"a": x[part, 0], "b": x[part, 1], "y": y[part, 0]})
-        pq.write_table(table, folder / f"{number}.parquet", row_group_size=20)
+        pq.write_table(table, folder / "rows" / f"{number}.parquet", row_group_size=20)
     return folder
 
 
-def folder_with(rows: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
-    folder.mkdir(exist_ok=True)
-    (folder / "rows").symlink_to(rows)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def one_device(rows, tmp_path_factory):
-    folder = folder_with(rows, tmp_path_factory.mktemp("one"))
-    code, errors = ended(start("every", folder))
-    assert code == 0, errors
-    return results(folder)
-
-
-@pytest.fixture(scope="module")
-def two_processes(rows, tmp_path_factory):
-    folder = folder_with(rows, tmp_path_factory.mktemp("two"))
-    for process in start_two("every", folder):
+def both(processes, folder: pathlib.Path) -> dict[str, np.ndarray]:
+    """Wait for two processes; both must have the same results, to the bit."""
+    for process in processes:
         code, errors = ended(process)
         assert code == 0, errors
-    return results(folder, 0), results(folder, 1)
+    first, second = results(folder, 0), results(folder, 1)
+    for name, value in first.items():
+        np.testing.assert_array_equal(second[name], value, err_msg=name)
+    return first
 
 
 def assert_alike(found, expected):
@@ -110,22 +98,20 @@ def assert_alike(found, expected):
             )
 
 
-def test_several_devices_in_one_process_train_as_one(rows, one_device, tmp_path):
-    """Three devices: neither batches of 32, 33 or 16 rows nor buffers are divided evenly."""
-    folder = folder_with(rows, tmp_path)
-    code, errors = ended(start("every", folder, n_devices=3))
-    assert code == 0, errors
-    assert_alike(results(folder), one_device)
+def test_devices_and_processes_train_as_one_device(tmp_path):
+    """Four devices, then two processes: neither divides batches of 33 rows evenly."""
+    alone, devices, processes = (with_rows(tmp_path / name) for name in ("1", "4", "2"))
+    for folder, n_devices in ((alone, 1), (devices, 4)):
+        code, errors = ended(start("every", folder, n_devices=n_devices))
+        assert code == 0, errors
+    expected = results(alone)
+    assert_alike(results(devices), expected)
+    assert_alike(both(start_two("every", processes), processes), expected)
 
 
-def test_two_processes_train_as_one(one_device, two_processes):
-    first, second = two_processes
-    assert_alike(first, one_device)
-    for name, value in first.items():  # both have the same, to the bit
-        np.testing.assert_array_equal(second[name], value, err_msg=name)
-
-
-def test_a_lost_process_ends_the_other_and_a_restart_ends_as_undisturbed(two_processes, tmp_path):
+def test_a_lost_process_ends_the_other_and_a_restart_ends_as_undisturbed(tmp_path):
+    (tmp_path / "undisturbed").mkdir()
+    undisturbed = both(start_two("resume", tmp_path / "undisturbed"), tmp_path / "undisturbed")
     stays, dies = start_two("die", tmp_path)
     assert ended(dies)[0] == -signal.SIGKILL
     noticed = time.monotonic()
@@ -137,26 +123,18 @@ def test_a_lost_process_ends_the_other_and_a_restart_ends_as_undisturbed(two_pro
     assert "Check failure" not in errors
     assert (tmp_path / "0.checkpoint").exists()
     assert not (tmp_path / "1.checkpoint").exists()
-    for process in start_two("resume", tmp_path):
-        code, errors = ended(process)
-        assert code == 0, errors
-    undisturbed = two_processes[0]
-    for number in range(2):
-        for name, value in results(tmp_path, number).items():
-            np.testing.assert_array_equal(value, undisturbed[name], err_msg=name)
+    for name, value in both(start_two("resume", tmp_path), tmp_path).items():
+        np.testing.assert_array_equal(value, undisturbed[name], err_msg=name)
 
 
 def test_ctrl_c_in_one_process_stops_both(tmp_path):
     first, second = start_two("interrupt", tmp_path)
-    assert second.stdout.readline() == "window\n"
+    assert any(line == "window\n" for line in second.stdout)  # gloo has its say before
     second.send_signal(signal.SIGINT)
-    for process in (first, second):
-        code, errors = ended(process)
-        assert code == 0, errors
-    found = [results(tmp_path, number) for number in range(2)]
-    assert found[0]["resumable.outcome"] == found[1]["resumable.outcome"] == "interrupted"
-    assert found[0]["resumable.steps"] == found[1]["resumable.steps"] < 160
-    assert np.isfinite(found[0]["resumable.loss"])
+    found = both((first, second), tmp_path)
+    assert found["resumable.outcome"] == "interrupted"
+    assert found["resumable.steps"] < 160
+    assert np.isfinite(found["resumable.loss"])
 
 
 def test_processes_with_other_data_are_told_so(tmp_path):
@@ -296,4 +274,4 @@ def test_arguments_that_make_no_sense(arguments, sentence, monkeypatch):
 def test_devices_must_be_named():
     assert data_mesh(None) is None  # these tests have one device
     with pytest.raises(ValueError, match="at least one device"):
-        fit(tiny.model(0), tiny.data(70), ROPD(), key=np.zeros(2), devices=[])
+        fit(tiny.model(0), tiny.data(70), ROPD(), key=jax.random.key(0), devices=[])

@@ -3,7 +3,7 @@
     VARPROP_DATA=folder .venv/bin/python benchmarks/dask_throughput.py
     VARPROP_DATA=folder .venv/bin/python benchmarks/dask_throughput.py --splits 1 --datasets boston
 
-Both runs start cold: new worker processes and an empty cache of compiled programs, so that two
+Every run starts cold: new worker processes and an empty cache of compiled programs, so that two
 workers compile everything twice. Needs varprop[dask], two cores and nothing else on the machine.
 Ends with 1 if two workers have less than 1.6 times the throughput of one, or if one worker is idle
 for 5 % of the run or more: connecting, inspecting, sending, collecting and writing all count.
@@ -77,6 +77,7 @@ def main() -> int:
     parser.add_argument("--datasets", default="boston,yacht,energy")
     parser.add_argument("--method", default="fawn-ropd")
     parser.add_argument("--splits", type=int, default=10)
+    parser.add_argument("--turns", type=int, default=2, help="measurements of each, in turns")
     parser.add_argument("--data-dir", help="VARPROP_DATA unless given")
     options = parser.parse_args()
     layout = plan(
@@ -89,12 +90,18 @@ def main() -> int:
     if layout.absent:
         raise SystemExit("\n".join(layout.skipped))
     print(f"{len(layout.cells)} cells: {options.method} on {options.datasets}", flush=True)
-    one, two = (measure(n, layout.cells, options.data_dir) for n in (1, 2))
-    for run in (one, two):
+    runs = []
+    for n_workers in (1, 2) * options.turns:
+        runs.append(run := measure(n_workers, layout.cells, options.data_dir))
         print(
             f"{run.n_workers} worker(s): {run.wall:.1f} s, {len(layout.cells) / run.wall:.3f} "
-            f"cells/s, workers idle for {100 * run.idle:.1f} % of the time"
+            f"cells/s, workers idle for {100 * run.idle:.1f} % of the time",
+            flush=True,
         )
+    # The best of each: what others do on the machine only takes time.
+    one, two = (
+        min((run for run in runs if run.n_workers == n), key=lambda run: run.wall) for n in (1, 2)
+    )
     ratio = one.wall / two.wall
     print(f"throughput of two workers over one: {ratio:.2f} (at least {LEAST_RATIO} wanted)")
     limit = f"below {100 * MOST_OVERHEAD:.0f} % wanted"

@@ -104,7 +104,11 @@ def test_groups_hold_every_cell_once():
     cells = plan(["boston", "concrete"], ["gp", "fawn-vi"]).cells
     parts = groups(cells)
     assert sorted(cell for part in parts for cell in part) == sorted(cells)
-    assert all(len({(c.dataset, c.method, c.protocol) for c in part}) == 1 for part in parts)
+    programs = [{(c.dataset, c.method, c.protocol) for c in part} for part in parts]
+    assert all(len(program) == 1 for program in programs)
+    # Every program comes once before any comes twice.
+    n_programs = len({(c.dataset, c.method, c.protocol) for c in cells})
+    assert len(set.union(*programs[:n_programs])) == n_programs
 
 
 def test_killed_at_any_point_it_resumes(tmp_path):

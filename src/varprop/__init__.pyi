@@ -15,6 +15,7 @@ from . import training as training
 from .checking import CheckReport as CheckReport
 from .checking import check as check
 from .compilation import enable_compilation_cache as enable_compilation_cache
+from .compilation import use_one_thread as use_one_thread
 from .data import Data as Data
 from .data import Scaling as Scaling
 from .likelihoods import GaussianLikelihood as GaussianLikelihood

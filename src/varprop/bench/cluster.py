@@ -121,14 +121,14 @@ def run_on_cluster(
 
 
 def _group_size(n_cells: int, n_workers: int) -> int:
-    """Return how many cells follow one another: few enough to give every worker two groups.
+    """Return how many cells follow one another: few enough to give every worker five groups.
 
     Examples
     --------
     >>> _group_size(30, 2), _group_size(30, 10), _group_size(3, 10)
-    (5, 1, 1)
+    (3, 1, 1)
     """
-    return max(1, min(5, n_cells // (2 * max(1, n_workers))))
+    return max(1, min(5, n_cells // (5 * max(1, n_workers))))
 
 
 @contextlib.contextmanager

@@ -47,14 +47,17 @@ class Summary:
 def groups(cells: Sequence[Cell], *, size: int = 5) -> list[list[Cell]]:
     """Group cells that share a compiled program; the most expensive groups first.
 
-    Groups are small, so that the last ones keep all processes busy.
+    Groups are small, so that the last ones keep all processes busy. One group of every program
+    comes before the second of any: two processes would compile the same at the same time, where the
+    later one finds it in the cache.
     """
     together = itertools.groupby(cells, key=lambda c: (c.dataset, c.method, c.protocol))
     parts = []
     for _, group in together:
         members = list(group)
-        parts += [members[i : i + size] for i in range(0, len(members), size)]
-    return sorted(parts, key=lambda part: -sum(map(expected_cost, part)))
+        parts += [(i, members[i : i + size]) for i in range(0, len(members), size)]
+    parts.sort(key=lambda part: (part[0], -sum(map(expected_cost, part[1]))))
+    return [part for _, part in parts]
 
 
 def run(
@@ -161,12 +164,13 @@ def _kill(pool: concurrent.futures.ProcessPoolExecutor) -> None:
 def _start_worker(jobs: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    from varprop.compilation import enable_compilation_cache
+    from varprop.compilation import enable_compilation_cache, use_one_thread
 
     enable_compilation_cache()
     if jobs > 1:
         from threadpoolctl import threadpool_limits
 
+        use_one_thread()
         threadpool_limits(1)
 
 

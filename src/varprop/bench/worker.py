@@ -57,7 +57,8 @@ def _prepare() -> None:
     """Set up a worker process once, as local processes are."""
     from threadpoolctl import threadpool_limits
 
-    from varprop.compilation import enable_compilation_cache
+    from varprop.compilation import enable_compilation_cache, use_one_thread
 
     enable_compilation_cache()
+    use_one_thread()
     threadpool_limits(1)

@@ -146,10 +146,14 @@ def test_processes_with_other_data_are_told_so(tmp_path):
 
 def test_a_process_under_slurm_knows_its_place(tmp_path):
     _, _, port = free_address().rpartition(":")
-    slurm = {"SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "1", "SLURM_PROCID": "0"}
-    code, errors = ended(
-        start("resume", tmp_path, "slurm", SLURM_JOB_ID=str(4096 + int(port) % 4096), **slurm)
-    )
+    slurm = {
+        "SLURM_JOB_ID": str(4096 + int(port) % 4096),
+        "SLURM_STEP_NODELIST": "localhost",
+        "SLURM_NTASKS": "1",
+        "SLURM_PROCID": "0",
+        "SLURM_LOCALID": "0",  # JAX asks for it too
+    }
+    code, errors = ended(start("resume", tmp_path, "slurm", **slurm))
     assert code == 0, errors
     assert results(tmp_path)["resumable.outcome"] == "max_steps"
 

@@ -7,6 +7,7 @@ of all of them, and `fit` shards its batches over these.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import re
@@ -94,15 +95,16 @@ def initialize(
         _report_to_first(place, deadline, timeout)
     # Only the CPU asks which library is to carry messages; the others have their own.
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    # It would catch SIGTERM and go on: a job that SLURM or a user ends must end.
-    jax.config.update("jax_enable_preemption_service", False)
+    # It would catch SIGTERM and go on: a job that SLURM or a user ends must end. The first versions
+    # of JAX that we support have no such switch.
+    with contextlib.suppress(AttributeError):
+        jax.config.update("jax_enable_preemption_service", False)
     jax.distributed.initialize(
         place.coordinator_address,
         place.num_processes,
         place.process_id,
         initialization_timeout=max(10, round(timeout)),
         heartbeat_timeout_seconds=heartbeat_timeout,
-        shutdown_timeout_seconds=heartbeat_timeout,
     )
 
 

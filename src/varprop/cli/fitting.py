@@ -152,7 +152,8 @@ def _fit(
     part = data.table.take(pa.array(index))
     rows = pre.encode(part, lambda row: source.where(int(data.rows[index[row]])))
     y = data.y[index]
-    regressor = FAWNRegressor(**options, random_state=seed, verbose=progress)
+    # Members and restarts on all cores: the machine is the command's while it runs.
+    regressor = FAWNRegressor(**options, random_state=seed, verbose=progress, n_jobs=-1)
     try:
         with warnings.catch_warnings():
             # The only one there is says that training was interrupted, which is dealt with below.
@@ -162,7 +163,7 @@ def _fit(
         raise UserError(str(error)) from error
     if regressor.outcome_ == "interrupted":
         raise KeyboardInterrupt
-    regressor.verbose = False
+    regressor.verbose, regressor.n_jobs = False, None  # how it was made, not what it is
     regressor.target_names_ = list(pre.targets)
     linear = LinearModel.fit(rows.X, y) if rows.X.shape[1] <= MAX_LINEAR_FEATURES else None
     return TableModel(regressor, pre, linear)

@@ -120,11 +120,11 @@ class Session:
         for runner in self.runners:
             if runner.outcome is None:
                 assert self.stop is not None
-                with losses_named():
+                with losses_named(shared=self.shared):
                     runner.end(self.stop)
 
     def _train(self, runner: Runner, x64: bool) -> None:
-        with jax.enable_x64(x64), losses_named():
+        with jax.enable_x64(x64), losses_named(shared=self.shared):
             while runner.outcome is None and not self._stopped():
                 runner.advance()
 

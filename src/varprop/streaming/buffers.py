@@ -11,6 +11,7 @@ import functools
 import queue
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 import numpy as np
@@ -46,7 +47,7 @@ class BufferReader:
     shuffle
         Whether blocks come in the order of the epoch or as they are.
     mesh
-        The devices the rows are for, each of which gets all of them.
+        The devices the rows are for, each of which gets all of them; JAX's usual one unless given.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class BufferReader:
         first: int,
         last: int,
         shuffle: bool,
-        mesh: Mesh | None,
+        mesh: Mesh | None = None,
     ):
         self._source, self._plan, self._dtype = source, plan, dtype
         self._first, self._last, self._shuffle, self._mesh = first, last, shuffle, mesh
@@ -172,7 +173,7 @@ def _even(n_rows: int, mesh: Mesh) -> int:
 
 def _placed(
     arrays: tuple[np.ndarray | None, ...], mesh: Mesh | None, part: tuple[int, int]
-) -> tuple[Array, ...]:
+) -> tuple[Any, ...]:
     """Put what this process has read on its devices; `_exchange` makes it whole on all."""
     if not spans_processes(mesh):
         return on_devices(arrays, mesh)

@@ -102,9 +102,14 @@ NUMPY_ORDER = [
     "report",
 ]
 
-# Imports inside a function that may point upward: a method that saves or exports is rarely asked
-# for, and what it needs is built on top of the class it belongs to.
-DEFERRED = {("regressor", "regressor_state"), ("regressor", "onnx_export")}
+# Imports inside a function that may point upward: what saves, exports or streams is rarely asked
+# for, and is built on top of what it belongs to.
+DEFERRED = {
+    ("regressor", "regressor_state"),
+    ("regressor", "onnx_export"),
+    ("training.engine", "streaming.engine"),
+    ("training.engine", "streaming.source"),
+}
 
 JAX = {"jax", "jaxlib", "jaxtyping", "equinox", "optax"}
 

@@ -1,6 +1,7 @@
 """Compile little: what is traced, what is shared, and the cache on disk."""
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -161,3 +162,35 @@ def test_the_cache_on_disk_serves_the_next_process(tmp_path):
     assert second[2] > first[2]
     assert afterwards == written
     assert second[3] == first[3]
+
+
+_COUNT_THREADS = """
+import pathlib, sys
+import jax
+import varprop
+if sys.argv[1] == "one":
+    varprop.use_one_thread()
+jax.block_until_ready(jax.numpy.ones(3) + 1)
+names = [task.read_text().strip() for task in pathlib.Path("/proc/self/task").glob("*/comm")]
+print(sum(name == "tf_XLAEigen" for name in names))
+"""
+
+
+@pytest.mark.skipif(
+    not pathlib.Path("/proc/self/task").exists(), reason="threads are read in /proc"
+)
+def test_xla_can_be_kept_to_one_thread():
+    """XLA has a thread per core, and one in a process that asked for it."""
+    counts = {}
+    for setting in ("all", "one"):
+        environment = {name: value for name, value in os.environ.items() if name != "NPROC"}
+        done = subprocess.run(
+            [sys.executable, "-c", _COUNT_THREADS, setting],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        counts[setting] = int(done.stdout)
+    assert counts == {"all": len(os.sched_getaffinity(0)), "one": 1}

@@ -175,7 +175,7 @@ def test_the_first_host_of_slurms_list(nodes, first):
     assert slurm_place({"SLURM_JOB_ID": "4097"}) is None
 
 
-def meet(*places: Place, timeout: float = 2.0, hellos: dict[int, bytes] | None = None) -> list[str]:
+def meet(*places: Place, timeout: float = 2.0) -> list[str]:
     """Let processes, here threads, meet; return what each was told, "" for nothing."""
     told = [""] * len(places)
 

@@ -272,6 +272,14 @@ def test_one_buffer_is_fit_to_the_bit(folder, source, changes):
     assert tiny.same_fit(streamed, in_memory)
 
 
+def test_fit_takes_a_source(source):
+    recipe = tiny.recipe(max_steps=21)
+    found = fit(tiny.model(), source, ROPD(), key=KEY, recipe=recipe)
+    assert tiny.same_fit(found, fit_stream(tiny.model(), source, ROPD(), key=KEY, recipe=recipe))
+    with pytest.raises(TypeError, match=r"data must be varprop\.Data or a source of rows, but is"):
+        fit(tiny.model(), np.zeros((3, 2)), ROPD(), key=KEY, recipe=recipe)
+
+
 def test_one_buffer_stops_as_fit_does(folder, source):
     stop = StopRule(window=14, tol=0.5, patience=2)
     recipe = tiny.recipe(max_steps=700, cooldown=20, kl_warmup=21, stop=stop)

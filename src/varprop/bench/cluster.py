@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from varprop.bench.run import Summary, _Watch, groups
+from varprop.bench.run import Summary, Watch, groups
 from varprop.bench.store import Cell, Store
 from varprop.bench.worker import lacks, run_on_worker
 
@@ -96,7 +96,7 @@ def run_on_cluster(
             except _GONE as error:
                 raise _lost(scheduler) from error
             work = _Work(client, scheduler, store, folder)
-            watch = _Watch(todo, store.path, on_progress, begin)
+            watch = Watch(todo, store.path, on_progress, begin)
             try:
                 for part in groups(todo, size=_group_size(len(todo), len(client.nthreads()))):
                     work.go_on(collections.deque(part))

@@ -90,7 +90,7 @@ def run(
     jobs = max(1, min(jobs, len(work)))
     failed: list[str] = []
     interrupted = False
-    watch = _Watch(todo, store.path, on_progress, begin)
+    watch = Watch(todo, store.path, on_progress, begin)
     if work:
         context = multiprocessing.get_context("spawn")  # JAX must not be forked
         pool = concurrent.futures.ProcessPoolExecutor(
@@ -129,7 +129,7 @@ def run(
     )
 
 
-class _Watch:
+class Watch:
     """Reads from the store how far the run is: results arrive there whoever wrote them."""
 
     def __init__(
@@ -146,6 +146,7 @@ class _Watch:
         self._on_progress, self._begin = on_progress, begin
 
     def report(self) -> None:
+        """Tell how far the run is."""
         self._left = self._store.missing(self._left)
         left = sum(self._cost[cell] for cell in self._left)
         done = self._total - left

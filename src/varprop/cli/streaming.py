@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,16 @@ MOST_HOLDOUT = 100_000
 LINEAR_ROWS = 50_000
 
 
+@contextlib.contextmanager
+def _sources_named() -> Iterator[None]:
+    """Say what is wrong with a file as a user's error."""
+    try:
+        yield
+    except SourceError as error:
+        raise UserError(str(error)) from error
+
+
+@_sources_named()
 def fit_parts(
     tables: Sequence[str],
     roles: Roles,
@@ -53,22 +64,6 @@ def fit_parts(
     roles, options, share, refit, seed, progress, on_notes
         As in `fit_table`; every input must be a number and none may be missing.
     """
-    try:
-        return _fit_parts(tables, roles, options, share, refit, seed, progress, on_notes)
-    except SourceError as error:
-        raise UserError(str(error)) from error
-
-
-def _fit_parts(
-    tables: Sequence[str],
-    roles: Roles,
-    options: dict[str, Any],
-    share: float,
-    refit: bool,
-    seed: int,
-    progress: bool,
-    on_notes: Callable[[tuple[str, ...]], None],
-) -> Fitted:
     unseen = {*roles.targets, *roles.ids, *roles.dropped}
     names = column_names(tables)
     for name in (*roles.ids, *roles.dropped):

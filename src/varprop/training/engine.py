@@ -34,7 +34,7 @@ from varprop.training.session import Session
 
 def fit(
     model: Model,
-    data: Data,
+    data: Data | Any,
     objective: AbstractObjective,
     *,
     key: PRNGKeyArray,
@@ -54,7 +54,9 @@ def fit(
     model
         Where training starts.
     data
-        The training rows.
+        The training rows: `Data`, or a source of row blocks such as
+        `varprop.streaming.ParquetSource` for more of them than fit into memory;
+        `varprop.streaming.fit_stream` has further options.
     objective
         What to minimize.
     key
@@ -97,19 +99,32 @@ def fit(
     >>> result.outcome.value, result.n_steps
     ('max_steps', 50)
     """
+    options: dict[str, Any] = {
+        "standardize": standardize,
+        "optimizer": optimizer,
+        "time_limit": time_limit,
+        "checkpoint": checkpoint,
+        "checkpoint_every": checkpoint_every,
+        "progress": progress,
+        "devices": devices,
+    }
+    if not isinstance(data, Data):
+        return _fit_source(model, data, objective, key=key, recipe=recipe, **options)
     lane = Lane(model=model, key=key, recipe=recipe or Recipe())
-    return fit_many(
-        [lane],
-        data,
-        objective,
-        standardize=standardize,
-        optimizer=optimizer,
-        time_limit=time_limit,
-        checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every,
-        progress=progress,
-        devices=devices,
-    )[0]
+    return fit_many([lane], data, objective, **options)[0]
+
+
+def _fit_source(model: Model, data: Any, objective: AbstractObjective, **options: Any) -> Fit:
+    # Streaming is built on this engine, and needs pyarrow.
+    from varprop.streaming.engine import fit_stream
+    from varprop.streaming.source import AbstractSource
+
+    if not isinstance(data, AbstractSource):
+        raise TypeError(
+            f"data must be varprop.Data or a source of rows, but is {type(data).__name__}: "
+            "varprop.Data(X, y) makes one of arrays."
+        )
+    return fit_stream(model, data, objective, **options)
 
 
 def fit_restarts(

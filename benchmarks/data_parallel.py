@@ -60,11 +60,51 @@ def work(options: argparse.Namespace) -> None:
         print(json.dumps(found))
 
 
+def messages(options: argparse.Namespace) -> None:
+    """What a process does: sum vectors of several lengths over both, print milliseconds."""
+    import jax
+    import numpy as np
+
+    import varprop
+    from varprop.training.devices import data_mesh, replicated
+
+    varprop.distributed.initialize(options.address, options.processes, options.process)
+    mesh, repeats = data_mesh(None), 50
+    assert mesh is not None
+    whole = jax.sharding.PartitionSpec()
+
+    def many(x, n):
+        return jax.lax.fori_loop(0, n, lambda _, x: 0.5 * jax.lax.psum(x, mesh.axis_names[0]), x)
+
+    summed = jax.jit(
+        jax.shard_map(many, mesh=mesh, in_specs=(whole, whole), out_specs=whole, check_vma=False),
+        out_shardings=replicated(mesh),
+    )
+    found = {}
+    for size in (1, 6_500, 100_000, 600_000):
+        x = np.ones(size, np.float32)
+        jax.block_until_ready(summed(x, np.int32(1)))  # compiles
+        best = float("inf")
+        for _ in range(options.repeats):
+            begin = time.perf_counter()
+            jax.block_until_ready(summed(x, np.int32(repeats)))
+            best = min(best, time.perf_counter() - begin)
+        found[4 * size] = 1e3 * best / repeats
+    if options.process == 0:
+        print(json.dumps(found))
+
+
 def measure(n_processes: int, hidden: tuple[int, ...], batch: int, steps: int) -> dict[str, float]:
+    options = ["--hidden", json.dumps(hidden), "--batch", str(batch), "--steps", str(steps)]
+    return run(n_processes, *options)
+
+
+def run(n_processes: int, *options: str) -> dict[str, float]:
+    """Start processes, and return what the first of them prints."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
     command = [sys.executable, __file__, "--processes", str(n_processes), "--address", address]
-    command += ["--hidden", json.dumps(hidden), "--batch", str(batch), "--steps", str(steps)]
+    command += options
     running = [
         subprocess.Popen(
             [*command, "--process", str(number)],
@@ -93,10 +133,12 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=2)
     options = parser.parse_args()
     if options.processes:
-        work(options)
+        work(options) if options.hidden else messages(options)
         return 0
     if len(os.sched_getaffinity(0)) < 2:
         raise SystemExit("two cores are needed.")
+    for n_bytes, milliseconds in run(2).items():
+        print(f"a message of {int(n_bytes):>9,} bytes: {milliseconds:.2f} ms")
     head = ("network", "batch", "kB/step", "one, ms", "two, ms", "strong", "weak")
     print(("{:>16}{:>8}{:>10}{:>10}{:>10}{:>9}{:>9}").format(*head))
     for hidden, batch in SIZES:

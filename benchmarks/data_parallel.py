@@ -31,7 +31,7 @@ def work(options: argparse.Namespace) -> None:
     import numpy as np
 
     import varprop
-    from varprop.parameters import count_parameters
+    from varprop.nn.parameters import count_parameters
     from varprop.training.devices import data_mesh
     from varprop.training.preparation import prepare
 

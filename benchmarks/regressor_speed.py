@@ -98,7 +98,7 @@ def part_predict(args) -> dict[str, float]:
     import jax.numpy as jnp
 
     from varprop import FAWNRegressor
-    from varprop.regressor_training import to_jax
+    from varprop.estimators.members import to_jax
 
     rng = np.random.default_rng(0)
     X = rng.normal(size=(args.rows, 10))

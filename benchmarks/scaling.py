@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 import varprop
-from varprop.parameters import count_parameters
+from varprop.nn.parameters import count_parameters
 from varprop.training.preparation import prepare
 
 BASE = {"rows": 20_000, "columns": 10, "width": 50, "batch": 128}

@@ -23,7 +23,7 @@ import numpy as np
 
 import varprop
 from varprop import nn
-from varprop.prediction import propagate
+from varprop.training.prediction import propagate
 from varprop.training.preparation import prepare
 
 

@@ -17,8 +17,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from varprop import FAWNRegressor, plotting
-from varprop.conformal import Conformal
-from varprop.diagnostics import chance_range
+from varprop.predictive.conformal import Conformal
+from varprop.predictive.diagnostics import chance_range
 
 LEVELS = np.linspace(0.1, 0.9, 9)
 

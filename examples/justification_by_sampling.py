@@ -27,7 +27,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from varprop import nn
-from varprop.checking import sample_outputs
+from varprop.nn.checking import sample_outputs
 
 N_INPUTS = 8
 

@@ -16,7 +16,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from varprop import plotting
-from varprop.diagnostics import calibration_curve
+from varprop.predictive.diagnostics import calibration_curve
 from varprop.predictive import Predictive
 
 

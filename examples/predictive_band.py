@@ -23,7 +23,7 @@ import matplotlib.pyplot as plt
 
 import varprop
 from varprop import nn
-from varprop.checking import sample_outputs
+from varprop.nn.checking import sample_outputs
 
 N_HIDDEN = 50
 POINTS = np.linspace(-4.0, 4.0, 9)[:, None]  # where the check looks

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from varprop import Gaussian, JointGaussian, nn
-from varprop.covariance import DiagonalPlusLowRank
+from varprop.moments.covariance import DiagonalPlusLowRank
 
 
 @dataclasses.dataclass(frozen=True)

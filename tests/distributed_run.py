@@ -12,11 +12,11 @@ import time
 
 import jax
 import numpy as np
+from varprop.streaming import ParquetSource, fit_stream
 
 import tiny
 import varprop
 from varprop import ROPD, FAWNRegressor, Lane, SampledVI, StopRule, fit, fit_many
-from varprop.streaming import ParquetSource, fit_stream
 from varprop.training.lanes import LaneRunner
 
 N_ROWS = 100

@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 
 from varprop import Gaussian, GaussianLikelihood, Model
+from varprop.learning.objectives import AbstractObjective
+from varprop.learning.priors import AbstractPrior
 from varprop.nn import Bernoulli
 from varprop.nn.contract import AbstractLayer
-from varprop.objectives import AbstractObjective
-from varprop.parameters import constant
-from varprop.priors import AbstractPrior
+from varprop.nn.parameters import constant
 
 
 class Theta(AbstractLayer):

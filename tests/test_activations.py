@@ -10,7 +10,7 @@ from scipy.special import erf, expit
 
 import truth
 from varprop import Gaussian, nn
-from varprop.parameters import count_parameters
+from varprop.nn.parameters import count_parameters
 
 pytestmark = pytest.mark.usefixtures("strict_promotion")
 

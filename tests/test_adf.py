@@ -10,8 +10,8 @@ from scipy import integrate, stats
 from varprop import nn
 from varprop.baselines import adf
 from varprop.baselines.adf import Beliefs, Factors, Gamma, Layer
-from varprop.moments import Gaussian
-from varprop.numerics import hermite_nodes
+from varprop.moments.gaussian import Gaussian
+from varprop.moments.numerics import hermite_nodes
 
 RNG = np.random.RandomState(0)
 

@@ -202,7 +202,7 @@ def test_an_upward_arrow_is_seen(tmp_path, monkeypatch):
     for name in ("moments", "covariance"):
         with pytest.raises(AssertionError, match="an upward arrow"):
             test_imports_go_one_way(name)
-    write("metrics", "import jax.numpy as jnp\nfrom varprop.moments import Gaussian")
+    write("metrics", "import jax.numpy as jnp\nfrom varprop.moments.gaussian import Gaussian")
     with pytest.raises(AssertionError, match="not of the NumPy branch"):
         test_imports_go_one_way("metrics")
     with pytest.raises(AssertionError):

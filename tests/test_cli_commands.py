@@ -15,7 +15,7 @@ import varprop.compilation
 import varprop.tables.reading
 from cli_runs import QUICK, houses, run, run_json, sentence, workplace
 from varprop import FAWNRegressor
-from varprop.scorecard import CONSTANT, LINEAR, MODEL, SCORES, constant_gaussian, scores
+from varprop.predictive.scorecard import CONSTANT, LINEAR, MODEL, SCORES, constant_gaussian, scores
 from varprop.tables.model import TableModel
 from varprop.tables.source import open_source
 

@@ -8,8 +8,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from varprop import FAWNRegressor
-from varprop.conformal import Conformal
 from varprop.predictive import Predictive
+from varprop.predictive.conformal import Conformal
 
 
 class Wrong:

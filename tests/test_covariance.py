@@ -8,7 +8,7 @@ from scipy.stats import multivariate_normal
 
 import truth
 from varprop import JointGaussian
-from varprop.covariance import DiagonalPlusLowRank, dense_log_density
+from varprop.moments.covariance import DiagonalPlusLowRank, dense_log_density
 
 pytestmark = pytest.mark.usefixtures("strict_promotion")
 

@@ -5,8 +5,13 @@ import pytest
 from scipy import stats
 
 from varprop import metrics
-from varprop.diagnostics import calibration_curve, chance_range, error_by_std, pit_histogram
 from varprop.predictive import Predictive
+from varprop.predictive.diagnostics import (
+    calibration_curve,
+    chance_range,
+    error_by_std,
+    pit_histogram,
+)
 
 
 def honest(n, seed=0):

@@ -23,8 +23,8 @@ import pytest
 
 import tiny
 from varprop import ROPD, distributed, fit
-from varprop.distributed import DistributedError, Place, initialize, slurm_place
 from varprop.training.devices import data_mesh
+from varprop.training.distributed import DistributedError, Place, initialize, slurm_place
 
 RUN = pathlib.Path(__file__).with_name("distributed_run.py")
 

@@ -15,10 +15,10 @@ import pytest
 from scipy import stats
 
 from varprop import ROPD, VI, Data, GaussianLikelihood, Model, Outcome, Recipe, StopRule, fit
-from varprop.likelihoods import AbstractLikelihood
+from varprop.learning.likelihoods import AbstractLikelihood
+from varprop.learning.priors import FixedGaussian
 from varprop.nn import Dense, GaussianWeights
-from varprop.parameters import constant
-from varprop.priors import FixedGaussian
+from varprop.nn.parameters import constant
 
 PRIOR_MEAN, PRIOR_STD, NOISE = 0.2, 0.8, 0.6
 N = 40

@@ -8,8 +8,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from varprop import FAWNRegressor
-from varprop.importance import feature_importance
 from varprop.predictive import Predictive
+from varprop.predictive.importance import feature_importance
 
 
 class Additive:

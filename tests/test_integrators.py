@@ -9,7 +9,7 @@ from scipy.special import expit, ndtr
 
 import truth
 from varprop import Gaussian, nn
-from varprop.parameters import count_parameters
+from varprop.nn.parameters import count_parameters
 
 pytestmark = pytest.mark.usefixtures("strict_promotion")
 

@@ -11,7 +11,7 @@ from scipy import stats
 import tiny
 from truth import sampling_z, threshold
 from varprop import Gaussian, GaussianLikelihood, JointGaussian
-from varprop.parameters import count_parameters
+from varprop.nn.parameters import count_parameters
 
 pytestmark = pytest.mark.usefixtures("strict_promotion")
 

@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 
 from varprop import metrics, scoring
 from varprop.predictive import Predictive
-from varprop.scoring import scorers
+from varprop.predictive.scoring import scorers
 
 # A two-sided z-test at 6 standard errors: a false alarm in 2e-9 of the comparisons.
 Z_LIMIT = 6.0

@@ -11,8 +11,8 @@ from scipy import stats
 
 import truth
 from varprop import Gaussian, JointGaussian, nn
-from varprop.covariance import DiagonalPlusLowRank
-from varprop.moments import add_variances, as_gaussian
+from varprop.moments.covariance import DiagonalPlusLowRank
+from varprop.moments.gaussian import add_variances, as_gaussian
 
 pytestmark = pytest.mark.usefixtures("strict_promotion")
 

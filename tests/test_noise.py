@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from varprop import Gaussian, check, nn
-from varprop.parameters import count_parameters
+from varprop.nn.parameters import count_parameters
 
 pytestmark = pytest.mark.usefixtures("strict_promotion")
 

@@ -1,4 +1,4 @@
-"""The parts under the rectifier, and the other scalar functions of `varprop.numerics`."""
+"""The parts under the rectifier, and the other scalar functions of `varprop.moments.numerics`."""
 
 import jax
 import jax.numpy as jnp

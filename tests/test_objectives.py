@@ -10,7 +10,7 @@ import tiny
 from truth import threshold
 from varprop import ROPD, VI, Gaussian, MaximumLikelihood, SampledVI, priors
 from varprop.nn import BernoulliWeights, PointWeights
-from varprop.parameters import take_apart
+from varprop.nn.parameters import take_apart
 
 OBJECTIVES = [VI(), ROPD(), SampledVI(n_samples=2), MaximumLikelihood()]
 NAMES = ["VI", "ROPD", "SampledVI", "MaximumLikelihood"]

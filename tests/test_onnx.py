@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from varprop import FAWNRegressor, nn
-from varprop.onnx_export import to_onnx
+from varprop.files.onnx import to_onnx
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
 ACTIVATIONS = ["relu", "leaky_relu", "identity", "logistic", "tanh"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from varprop import nn
-from varprop.parameters import constant, count_parameters, take_apart, trainable_mask
+from varprop.nn.parameters import constant, count_parameters, take_apart, trainable_mask
 
 pytestmark = pytest.mark.usefixtures("strict_promotion")
 

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from varprop import FAWNRegressor, SampledVI, nn, persistence, priors
-from varprop.persistence import ModelFileError
-from varprop.regressor_state import to_state
+from varprop.files.container import ModelFileError
+from varprop.files.regressor import to_state
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
 FIXTURES = pathlib.Path(__file__).parent / "fixtures"

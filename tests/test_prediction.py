@@ -6,7 +6,7 @@ import pytest
 
 import tiny
 from varprop import Gaussian, Scaling, propagate
-from varprop.prediction import _propagate_block
+from varprop.training.prediction import _propagate_block
 
 SCALING = Scaling(
     x_shift=np.array([3.0, -40.0]),

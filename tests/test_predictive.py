@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 import varprop.predictive
-from varprop._mixture import mixture_entropy, mixture_quantile
 from varprop.predictive import Predictive
+from varprop.predictive.mixtures import mixture_entropy, mixture_quantile
 
 # A two-sided z-test at 6 standard errors: a false alarm in 2e-9 of the comparisons.
 Z_LIMIT = 6.0

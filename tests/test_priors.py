@@ -12,7 +12,7 @@ import tiny
 from truth import threshold
 from varprop import Gaussian, Model, priors
 from varprop.nn import Bernoulli, BernoulliWeights, Dense, GaussianWeights, PointWeights, mlp
-from varprop.parameters import count_parameters, take_apart
+from varprop.nn.parameters import count_parameters, take_apart
 
 pytestmark = pytest.mark.usefixtures("strict_promotion")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import truth
-from varprop.numerics import rectifier_moments, step_probability
+from varprop.moments.numerics import rectifier_moments, step_probability
 
 pytestmark = pytest.mark.usefixtures("strict_promotion")
 

@@ -18,9 +18,9 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import varprop
 from varprop import FAWNRegressor, SampledVI, nn, priors
+from varprop.estimators.options import make_recipe
 from varprop.predictive import Predictive
-from varprop.regressor_options import make_recipe
-from varprop.scoring import scorers
+from varprop.predictive.scoring import scorers
 from varprop.training import Recipe
 
 # One shape for nearly all tests, so that few programs are compiled.

@@ -18,7 +18,7 @@ pytestmark = [
 
 CHECKS = """
 from skpro.utils import check_estimator
-from varprop.skpro import FAWNProbaRegressor
+from varprop.estimators.skpro import FAWNProbaRegressor
 
 results = check_estimator(FAWNProbaRegressor, raise_exceptions=True, verbose=False)
 assert len(results) > 30, len(results)
@@ -34,7 +34,7 @@ def test_skpros_own_checks():
 
 @pytest.mark.parametrize("n_members", [1, 2])
 def test_agrees_with_the_regressor(n_members):
-    from varprop.skpro import FAWNProbaRegressor
+    from varprop.estimators.skpro import FAWNProbaRegressor
 
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.normal(size=(40, 2)), index=np.arange(40) + 7)

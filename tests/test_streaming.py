@@ -14,6 +14,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from varprop.streaming import (
+    DaskSource,
+    ParquetSource,
+    SourceError,
+    Statistics,
+    buffers,
+    fit_stream,
+    split_source,
+)
 
 import cli_runs
 import tiny
@@ -29,20 +38,11 @@ from varprop import (
     StopRule,
     fit,
 )
-from varprop.data import noise_floor
-from varprop.regressor_streaming import fit_regressor
-from varprop.streaming import (
-    DaskSource,
-    ParquetSource,
-    SourceError,
-    Statistics,
-    buffers,
-    fit_stream,
-    split_source,
-)
-from varprop.streaming.buffers import BufferReader
-from varprop.streaming.plan import Plan
+from varprop.data.arrays import noise_floor
+from varprop.estimators.streaming import fit_regressor
 from varprop.training import CheckpointError
+from varprop.training.buffers import BufferReader
+from varprop.training.plan import Plan
 
 KEY = jax.random.key(5)
 F4 = np.dtype("f4")
@@ -136,7 +136,7 @@ def test_statistics_are_those_of_memory(tmp_path, dtype, weight):
 
 
 def test_a_continuous_target_has_no_floor(tmp_path, monkeypatch):
-    monkeypatch.setattr("varprop.streaming.statistics._MANY_VALUES", 50)
+    monkeypatch.setattr("varprop.data.statistics._MANY_VALUES", 50)
     y = np.arange(100.0)
     y[-1] = 0.0
     folder = write(tmp_path / "rows", {"x": y, "y": y})
@@ -194,7 +194,7 @@ def test_whole_blocks_are_skipped_unread(folder, monkeypatch):
 
 
 def test_a_row_group_may_be_larger_than_a_buffer(tmp_path, monkeypatch):
-    monkeypatch.setattr("varprop.streaming.parquet.PIECE_ROWS", 10)
+    monkeypatch.setattr("varprop.data.parquet.PIECE_ROWS", 10)
     columns = {"index": np.arange(210.0), "y": np.zeros(210)}
     folder = write(tmp_path / "rows", columns, files=1, row_group_size=210)
     source = ParquetSource(folder, targets="y")
@@ -399,7 +399,7 @@ def test_nonfinite_is_an_outcome(source):
 
 def interrupt_at(monkeypatch, number, error=None):
     """Press Ctrl-C (or fail) when this many buffers have been trained on."""
-    from varprop.streaming.runner import StreamRunner
+    from varprop.training.stream_runner import StreamRunner
 
     train = StreamRunner._train
 

@@ -23,7 +23,7 @@ from varprop import (
     priors,
 )
 from varprop.nn import Dropout
-from varprop.parameters import take_apart
+from varprop.nn.parameters import take_apart
 from varprop.training.engine import best_of, restart_lanes
 
 KEY = jax.random.key(5)

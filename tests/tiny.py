@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from varprop import Data, Gaussian, Model, Recipe, StopRule, regression_model
-from varprop.objectives import batch_loss
-from varprop.parameters import take_apart
+from varprop.learning.objectives import batch_loss
+from varprop.nn.parameters import take_apart
 
 NEVER = StopRule(tol=0.0)
 

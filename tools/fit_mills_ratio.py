@@ -1,4 +1,4 @@
-"""Fit the rational functions that `varprop.numerics` uses for the Gaussian tail.
+"""Fit the rational functions that `varprop.moments.numerics` uses for the Gaussian tail.
 
 The rectifier needs two functions of x >= 0 to full *relative* accuracy, however small the tail is:
 

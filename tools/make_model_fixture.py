@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from varprop import FAWNRegressor, nn
-from varprop.persistence import FORMAT
+from varprop.files.container import FORMAT
 
 FOLDER = pathlib.Path(__file__).parent.parent / "tests" / "fixtures"
 

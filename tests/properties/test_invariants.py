@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from varprop import Gaussian, JointGaussian, nn
-from varprop.covariance import DiagonalPlusLowRank
-from varprop.numerics import rectifier_moments, step_probability
+from varprop.moments.covariance import DiagonalPlusLowRank
+from varprop.moments.numerics import rectifier_moments, step_probability
 
 pytestmark = pytest.mark.usefixtures("strict_promotion")
 

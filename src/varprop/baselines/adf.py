@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from varprop.moments import Gaussian
-from varprop.numerics import normal_log_density, rectifier_moments
+from varprop.moments.gaussian import Gaussian
+from varprop.moments.numerics import normal_log_density, rectifier_moments
 
 #: Shape and rate of the gamma priors of both precisions.
 HYPER_SHAPE, HYPER_RATE = 6.0, 6.0

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from varprop.predictive import Predictive
+from varprop.predictive.distribution import Predictive
 
 
 class NGBoost:

@@ -11,14 +11,14 @@ import numpy as np
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from varprop import nn
-from varprop.data import Data
-from varprop.likelihoods import AbstractLikelihood, GaussianLikelihood, Output
-from varprop.model import Model, regression_model
-from varprop.moments import Gaussian
-from varprop.numerics import LOG_2PI
-from varprop.objectives import MaximumLikelihood, SampledVI
-from varprop.predictive import Predictive
-from varprop.priors import FixedGaussian
+from varprop.data.arrays import Data
+from varprop.learning.likelihoods import AbstractLikelihood, GaussianLikelihood, Output
+from varprop.learning.model import Model, regression_model
+from varprop.learning.objectives import MaximumLikelihood, SampledVI
+from varprop.learning.priors import FixedGaussian
+from varprop.moments.gaussian import Gaussian
+from varprop.moments.numerics import LOG_2PI
+from varprop.predictive.distribution import Predictive
 from varprop.training.engine import fit_many
 from varprop.training.lanes import Lane
 from varprop.training.recipe import Recipe, StopRule

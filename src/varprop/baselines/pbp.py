@@ -12,13 +12,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from varprop.baselines.adf import Beliefs, first_beliefs, network_moments, one_pass
-from varprop.data import Data, Scaling, bucket_size, pad_rows
-from varprop.moments import Gaussian
-from varprop.prediction import BLOCK_ROWS, Propagated
-from varprop.predictive import Predictive
-from varprop.regressor_inputs import check_input_std, check_inputs, check_predicted
-from varprop.regressor_methods import PredictiveMethods
-from varprop.regressor_options import hidden_sizes
+from varprop.data.arrays import Data, Scaling, bucket_size, pad_rows
+from varprop.estimators.inputs import check_input_std, check_inputs, check_predicted
+from varprop.estimators.methods import PredictiveMethods
+from varprop.estimators.options import hidden_sizes
+from varprop.moments.gaussian import Gaussian
+from varprop.predictive.distribution import Predictive
+from varprop.training.prediction import BLOCK_ROWS, Propagated
 
 # A step works on a few hundred numbers, which XLA's own threads only make slower; splits on threads
 # of their own use the cores better. 512-bit vectors as in training/program.py.

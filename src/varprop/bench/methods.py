@@ -11,7 +11,7 @@ import numpy as np
 
 from varprop.bench.protocol import PROTOCOLS
 from varprop.bench.registry import Task, known
-from varprop.predictive import Predictive
+from varprop.predictive.distribution import Predictive
 
 Settings = dict[str, Any]
 
@@ -101,11 +101,11 @@ def _train_network(split: Split, settings: Settings) -> Trained:
     import jax
 
     from varprop import nn
-    from varprop.data import Data, Scaling, noise_floor
-    from varprop.objectives import ROPD, VI, SampledVI
-    from varprop.prediction import propagate
+    from varprop.data.arrays import Data, Scaling, noise_floor
+    from varprop.learning.objectives import ROPD, VI, SampledVI
     from varprop.training.engine import best_of, fit_many
     from varprop.training.lanes import Lane
+    from varprop.training.prediction import propagate
     from varprop.training.recipe import Recipe, StopRule
 
     scaling = Scaling.of(Data(split.x_train, split.y_train, dtype=np.float64))
@@ -158,7 +158,7 @@ def _train_network(split: Split, settings: Settings) -> Trained:
 
 
 def _init(n_inputs: int, n_outputs: int, key: Any, **options: Any) -> Any:
-    from varprop.model import regression_model
+    from varprop.learning.model import regression_model
 
     return regression_model(n_inputs, n_outputs, key=key, **options)
 

@@ -32,8 +32,8 @@ from typing import Any
 
 import numpy as np
 
-from varprop import metrics
-from varprop.predictive import Predictive
+from varprop.predictive import metrics
+from varprop.predictive.distribution import Predictive
 from varprop.training.recipe import Recipe
 
 

@@ -55,7 +55,7 @@ def evaluate(
     import numpy as np
     import pyarrow as pa
 
-    from varprop.scorecard import scorecard, verdict
+    from varprop.predictive.scorecard import scorecard, verdict
     from varprop.tables.blocks import Blocks, complete_rows, join_rows
     from varprop.tables.columns import first_out_of_range, range_error, to_floats
     from varprop.tables.errors import count_rows

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from varprop.cli.shared import UserError
-from varprop.predictive import Predictive
-from varprop.regressor import FAWNRegressor
-from varprop.scorecard import LinearModel, Scorecard, scorecard, verdict
+from varprop.estimators.regressor import FAWNRegressor
+from varprop.predictive.distribution import Predictive
+from varprop.predictive.scorecard import LinearModel, Scorecard, scorecard, verdict
 from varprop.tables.effects import column_importance
 from varprop.tables.kinds import Roles
 from varprop.tables.learning import TrainingTable, prepare

@@ -27,7 +27,7 @@ from varprop.cli.shared import (
 from varprop.cli.tabular import check_output, load_model, note, open_table, use_compilation_cache
 
 if TYPE_CHECKING:
-    from varprop.predictive import Predictive
+    from varprop.predictive.distribution import Predictive
 
 
 @command

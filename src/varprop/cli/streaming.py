@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from varprop.cli.fitting import MIN_HOLDOUT, Fitted, Holdout
 from varprop.cli.shared import UserError
-from varprop.regressor import FAWNRegressor
-from varprop.regressor_streaming import fit_regressor
-from varprop.scorecard import LinearModel, scorecard, verdict
+from varprop.data.parquet import column_names
+from varprop.estimators.regressor import FAWNRegressor
+from varprop.estimators.streaming import fit_regressor
+from varprop.predictive.scorecard import LinearModel, scorecard, verdict
 from varprop.streaming import (
     AbstractSource,
     ParquetSource,
@@ -22,7 +23,6 @@ from varprop.streaming import (
     Statistics,
     split_source,
 )
-from varprop.streaming.parquet import column_names
 from varprop.tables.columns import NumberColumn
 from varprop.tables.kinds import Roles
 from varprop.tables.model import MAX_LINEAR_FEATURES, TableModel

@@ -46,7 +46,7 @@ def load_model(path: str) -> TableModel:
         raise UserError(f"there is no file {path}: check the path.")
     if os.path.isdir(path):
         raise UserError(f"{path} is a folder: give a model file.")
-    from varprop.persistence import ModelFileError
+    from varprop.files.container import ModelFileError
     from varprop.tables.model import TableModel
 
     try:
@@ -132,7 +132,7 @@ def print_table(
 
 def print_scorecard(card: Mapping[str, Mapping[str, float]], title: str, verdict: str) -> None:
     """Print a scorecard."""
-    from varprop.scorecard import SCORES
+    from varprop.predictive.scorecard import SCORES
 
     rows = [[name, *(_score(key, values[key]) for key in SCORES)] for name, values in card.items()]
     print_table(title, ["", *(key.replace("coverage ", "coverage\n") for key in SCORES)], rows)

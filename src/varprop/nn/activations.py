@@ -14,10 +14,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from varprop._checks import as_float_array
-from varprop.moments import Gaussian
-from varprop.nn.contract import AbstractLayer
-from varprop.numerics import (
+from varprop.moments.checks import as_float_array
+from varprop.moments.gaussian import Gaussian
+from varprop.moments.numerics import (
     INV_SQRT_2PI,
     erf_moments,
     hermite_nodes,
@@ -25,7 +24,8 @@ from varprop.numerics import (
     square_root,
     step_probability,
 )
-from varprop.parameters import constant
+from varprop.nn.contract import AbstractLayer
+from varprop.nn.parameters import constant
 
 
 class AbstractActivation(AbstractLayer):
@@ -80,7 +80,7 @@ class ReLU(AbstractActivation):
 
     In float32 the variance's relative error stays below 1e-4 from mean/std = -30 to 1e4 and for any
     variance up to 1e12, wherever the true value is a normal float32. See
-    `varprop.numerics.rectifier_moments`.
+    `varprop.moments.numerics.rectifier_moments`.
 
     Examples
     --------

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from varprop.moments import Gaussian, JointGaussian
+from varprop.moments.gaussian import Gaussian, JointGaussian
 
 PlainLayer = Callable[[Float[Array, "*batch n"]], Float[Array, "*batch m"]]
 

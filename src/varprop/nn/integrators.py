@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from varprop._checks import check_all
+from varprop.moments.checks import check_all
+from varprop.moments.numerics import hermite_nodes, square_root
 from varprop.nn.activations import AbstractActivation
-from varprop.numerics import hermite_nodes, square_root
-from varprop.parameters import constant
+from varprop.nn.parameters import constant
 
 ScalarFunction = Callable[[Float[Array, "*shape"]], Float[Array, "*shape"]]
 

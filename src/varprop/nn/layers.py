@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from varprop.covariance import DiagonalPlusLowRank
-from varprop.moments import Gaussian, JointGaussian, add_variances, as_gaussian
+from varprop.moments.covariance import DiagonalPlusLowRank
+from varprop.moments.gaussian import Gaussian, JointGaussian, add_variances, as_gaussian
 from varprop.nn.activations import AbstractActivation, ReLU
 from varprop.nn.contract import AbstractLayer, PlainLayer
 from varprop.nn.noise import AbstractNoise

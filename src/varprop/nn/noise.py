@@ -26,8 +26,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from varprop._checks import check_all
-from varprop.moments import Gaussian
+from varprop.moments.checks import check_all
+from varprop.moments.gaussian import Gaussian
 from varprop.nn.contract import AbstractLayer
 from varprop.nn.variables import AbstractVariable, Bernoulli, Normal
 

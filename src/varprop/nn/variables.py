@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from varprop._checks import as_float_array, check_all, check_nonnegative
-from varprop.moments import Gaussian
-from varprop.parameters import constant
+from varprop.moments.checks import as_float_array, check_all, check_nonnegative
+from varprop.moments.gaussian import Gaussian
+from varprop.nn.parameters import constant
 
 
 class AbstractVariable(eqx.Module):

@@ -11,10 +11,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from varprop._checks import array_module, as_float_array, check_all, check_positive, check_shape
-from varprop.moments import Gaussian
+from varprop.moments.checks import (
+    array_module,
+    as_float_array,
+    check_all,
+    check_positive,
+    check_shape,
+)
+from varprop.moments.gaussian import Gaussian
+from varprop.nn.parameters import count_parameters
 from varprop.nn.variables import Bernoulli
-from varprop.parameters import count_parameters
 
 Prior = TypeVar("Prior")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from varprop import diagnostics
-from varprop._mixture import ArrayLike
-from varprop.diagnostics import one_output
 from varprop.plotting.style import BLUE, CHANCE, GREY, IDEAL, LEGEND, ORANGE, Axes, axes
-from varprop.predictive import Predictive
+from varprop.predictive import diagnostics
+from varprop.predictive.diagnostics import one_output
+from varprop.predictive.distribution import Predictive
+from varprop.predictive.mixtures import ArrayLike
 
 __all__ = ["plot_calibration", "plot_error_by_std", "plot_pit", "plot_predicted_observed"]
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import ndtri
 
-from varprop._mixture import ArrayLike
-from varprop._predictive_checks import as_float
-from varprop.diagnostics import one_output
 from varprop.plotting.style import BLUE, GREY, LEGEND, ORANGE, Axes, axes, one_column
-from varprop.predictive import Predictive
+from varprop.predictive.checks import as_float
+from varprop.predictive.diagnostics import one_output
+from varprop.predictive.distribution import Predictive
+from varprop.predictive.mixtures import ArrayLike
 
 __all__ = ["plot_band", "plot_density", "plot_output_correlation", "plot_training"]
 

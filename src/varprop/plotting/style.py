@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from varprop._mixture import ArrayLike
-from varprop._predictive_checks import as_float, check_finite
+from varprop.predictive.checks import as_float, check_finite
+from varprop.predictive.mixtures import ArrayLike
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

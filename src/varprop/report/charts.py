@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from markupsafe import Markup
 
-from varprop.diagnostics import CalibrationCurve, ErrorByStd, PITHistogram
+from varprop.predictive.diagnostics import CalibrationCurve, ErrorByStd, PITHistogram
 from varprop.report.numerals import number, ticks
 from varprop.report.svg import Axis, Frame, coordinate, element, polyline
 

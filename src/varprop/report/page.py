@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from varprop._mixture import ArrayLike
-from varprop._predictive_checks import as_float, check_finite
-from varprop.predictive import Predictive
+from varprop.predictive.checks import as_float, check_finite
+from varprop.predictive.distribution import Predictive
+from varprop.predictive.mixtures import ArrayLike
 from varprop.report import charts
 from varprop.report.charts import Figure
 from varprop.report.files import render, script_json, write_whole
@@ -77,7 +77,7 @@ def write_report(
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from varprop.predictive import Predictive
+    >>> from varprop.predictive.distribution import Predictive
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "report.html"
     ...     p = Predictive.gaussian([1.0, 2.0], [0.1, 0.1], 0.2)

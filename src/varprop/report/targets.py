@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from varprop import diagnostics
-from varprop.predictive import Predictive
+from varprop.predictive import diagnostics
+from varprop.predictive.distribution import Predictive
 from varprop.report import charts, words
 from varprop.report.charts import Figure, Points
 from varprop.report.numerals import aligned, number, plus_minus, to_precision

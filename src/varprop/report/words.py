@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from varprop import diagnostics, metrics
-from varprop.diagnostics import CalibrationCurve, ErrorByStd, PITHistogram
-from varprop.predictive import Predictive
+from varprop.predictive import diagnostics, metrics
+from varprop.predictive.diagnostics import CalibrationCurve, ErrorByStd, PITHistogram
+from varprop.predictive.distribution import Predictive
 from varprop.report.numerals import number, percent
 
 __all__ = ["Findings", "find"]

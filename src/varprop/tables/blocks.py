@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from varprop.predictive import Predictive
+from varprop.predictive.distribution import Predictive
 from varprop.tables.errors import TableError, count_rows
 from varprop.tables.model import TableModel
 from varprop.tables.preprocessing import Encoded, check_columns

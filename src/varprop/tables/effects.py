@@ -9,8 +9,8 @@ import dataclasses
 
 import numpy as np
 
-from varprop.importance import feature_importance
-from varprop.predictive import Predictive
+from varprop.predictive.distribution import Predictive
+from varprop.predictive.importance import feature_importance
 from varprop.tables.model import TableModel
 from varprop.tables.preprocessing import Encoded
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from varprop.persistence import ModelFileError
-from varprop.predictive import Predictive
-from varprop.regressor import FAWNRegressor
-from varprop.regressor_state import load_with_table, save_with_table
-from varprop.scorecard import CONSTANT, LINEAR, MODEL, LinearModel, constant_gaussian
+from varprop.estimators.regressor import FAWNRegressor
+from varprop.files.container import ModelFileError
+from varprop.files.regressor import load_with_table, save_with_table
+from varprop.predictive.distribution import Predictive
+from varprop.predictive.scorecard import CONSTANT, LINEAR, MODEL, LinearModel, constant_gaussian
 from varprop.tables.columns import NumberColumn
 from varprop.tables.errors import TableError
 from varprop.tables.preprocessing import Encoded, Preprocessing

@@ -19,7 +19,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, PyTree
 
-from varprop.distributed import DistributedError, loss_of_another
+from varprop.training.distributed import DistributedError, loss_of_another
 
 _AXIS = "rows"
 

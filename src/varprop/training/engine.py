@@ -20,9 +20,9 @@ import numpy as np
 import optax  # type: ignore[import-untyped]
 from jaxtyping import PRNGKeyArray
 
-from varprop.data import Data
-from varprop.model import Model
-from varprop.objectives import AbstractObjective
+from varprop.data.arrays import Data
+from varprop.learning.model import Model
+from varprop.learning.objectives import AbstractObjective
 from varprop.training.devices import data_mesh, require_same, spans_processes
 from varprop.training.lanes import Lane
 from varprop.training.preparation import fingerprint, prepare
@@ -91,8 +91,8 @@ def fit(
     Examples
     --------
     >>> import jax, numpy as np
-    >>> from varprop.model import regression_model
-    >>> from varprop.objectives import ROPD
+    >>> from varprop.learning.model import regression_model
+    >>> from varprop.learning.objectives import ROPD
     >>> x = np.linspace(-1, 1, 64)[:, None]
     >>> result = fit(regression_model(1, 1, key=jax.random.key(0)), Data(x, np.sin(3 * x)), ROPD(),
     ...              key=jax.random.key(1), recipe=Recipe(max_steps=50))
@@ -116,8 +116,8 @@ def fit(
 
 def _fit_source(model: Model, data: Any, objective: AbstractObjective, **options: Any) -> Fit:
     # Streaming is built on this engine, and needs pyarrow.
-    from varprop.streaming.engine import fit_stream
-    from varprop.streaming.source import AbstractSource
+    from varprop.data.source import AbstractSource
+    from varprop.training.stream_engine import fit_stream
 
     if not isinstance(data, AbstractSource):
         raise TypeError(
@@ -160,8 +160,8 @@ def fit_restarts(
     Examples
     --------
     >>> import jax, numpy as np
-    >>> from varprop.model import regression_model
-    >>> from varprop.objectives import ROPD
+    >>> from varprop.learning.model import regression_model
+    >>> from varprop.learning.objectives import ROPD
     >>> x = np.linspace(-1, 1, 64)[:, None]
     >>> best = fit_restarts(lambda key: regression_model(1, 1, key=key), Data(x, x), ROPD(),
     ...                     key=jax.random.key(0), n_restarts=2, recipe=Recipe(max_steps=50))
@@ -243,8 +243,8 @@ def fit_many(
     Examples
     --------
     >>> import jax, numpy as np
-    >>> from varprop.model import regression_model
-    >>> from varprop.objectives import VI
+    >>> from varprop.learning.model import regression_model
+    >>> from varprop.learning.objectives import VI
     >>> x = np.linspace(-1, 1, 64)[:, None]
     >>> lanes = [Lane(model=regression_model(1, 1, key=jax.random.key(seed)),
     ...               key=jax.random.key(seed), recipe=Recipe(max_steps=20)) for seed in range(3)]

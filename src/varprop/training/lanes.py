@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from varprop.data import Scaling
-from varprop.model import Model
+from varprop.data.arrays import Scaling
+from varprop.learning.model import Model
 from varprop.training.devices import on_devices
 from varprop.training.program import (
     MAX_EPOCHS_PER_CALL,
@@ -50,7 +50,7 @@ class Lane:
     Examples
     --------
     >>> import jax
-    >>> from varprop.model import regression_model
+    >>> from varprop.learning.model import regression_model
     >>> lane = Lane(model=regression_model(2, 1, key=jax.random.key(0)), key=jax.random.key(1))
     >>> lane.recipe.batch_size
     128

@@ -14,10 +14,10 @@ import optax  # type: ignore[import-untyped]
 from jax.sharding import Mesh
 from jaxtyping import Array
 
-from varprop.data import Data, Scaling, bucket_size, pad_rows
-from varprop.model import Model
-from varprop.objectives import AbstractObjective
-from varprop.parameters import Structure, take_apart
+from varprop.data.arrays import Data, Scaling, bucket_size, pad_rows
+from varprop.learning.model import Model
+from varprop.learning.objectives import AbstractObjective
+from varprop.nn.parameters import Structure, take_apart
 from varprop.training import checkpoint as checkpoints
 from varprop.training.devices import on_devices
 from varprop.training.lanes import Lane, LaneRunner

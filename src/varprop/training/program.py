@@ -18,9 +18,9 @@ import optax  # type: ignore[import-untyped]
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from varprop.moments import Gaussian
-from varprop.objectives import batch_loss
-from varprop.parameters import Structure
+from varprop.learning.objectives import batch_loss
+from varprop.moments.gaussian import Gaussian
+from varprop.nn.parameters import Structure
 from varprop.training.devices import on_devices, over_devices
 
 MAX_EPOCHS_PER_CALL = 1024

@@ -7,8 +7,8 @@ import enum
 
 import numpy as np
 
-from varprop.data import Scaling
-from varprop.model import Model
+from varprop.data.arrays import Scaling
+from varprop.learning.model import Model
 from varprop.training.recipe import Recipe
 
 

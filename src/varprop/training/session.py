@@ -16,9 +16,9 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import numpy as np
 
-from varprop.distributed import DistributedError
 from varprop.training import checkpoint as checkpoints
 from varprop.training.devices import from_first, largest_of_all, losses_named
+from varprop.training.distributed import DistributedError
 from varprop.training.program import LaneState
 from varprop.training.progress import Progress
 from varprop.training.result import Outcome

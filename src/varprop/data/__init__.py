@@ -1,0 +1,1 @@
+"""Where rows come from: arrays, Parquet files, Dask frames, behind one contract."""

@@ -1,0 +1,80 @@
+"""Dask data frames as a source: a block is a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from varprop.data.source import AbstractSource, SourceError, check_roles, pieces
+
+
+class DaskSource(AbstractSource):
+    """A Dask DataFrame with columns of numbers, computed one partition at a time.
+
+    A partition must fit into memory beside the buffers, and computing it must give the same rows
+    every time. The number of rows of every partition is computed when this is made.
+
+    Parameters
+    ----------
+    frame
+        A ``dask.dataframe.DataFrame``.
+    features, targets, weight
+        As in `ParquetSource`.
+
+    Examples
+    --------
+    >>> import dask.dataframe, pandas
+    >>> frame = pandas.DataFrame({"x": np.arange(6.0), "y": np.arange(6)})
+    >>> source = DaskSource(dask.dataframe.from_pandas(frame, npartitions=3), targets="y")
+    >>> source.block_rows, next(source.read(1, np.dtype("f4"))).tolist()
+    ((2, 2, 2), [[2.0, 2.0], [3.0, 3.0]])
+    """
+
+    def __init__(
+        self,
+        frame: Any,
+        *,
+        features: Sequence[str] | None = None,
+        targets: Sequence[str] | str,
+        weight: str | None = None,
+    ):
+        if not hasattr(frame, "map_partitions"):
+            raise TypeError(f"frame must be a Dask DataFrame, but is {type(frame).__name__}.")
+        names = [str(name) for name in frame.columns]
+        self.features, self.targets = check_roles(names, features, targets, weight, "the frame")
+        self.weight = weight
+        for name in self.columns:
+            kind = frame.dtypes[name]
+            if getattr(kind, "kind", "O") not in "fiub":
+                raise SourceError(
+                    f"column {name!r} holds {kind}, not numbers: encode it as numbers first, or "
+                    "leave it out."
+                )
+        self._frame = frame[list(self.columns)]
+        counts = self._frame.map_partitions(len).compute()
+        self._block_rows = tuple(int(count) for count in counts)
+        if not self.n_rows:
+            raise SourceError("the frame has no rows.")
+
+    @property
+    def block_rows(self) -> tuple[int, ...]:
+        """Number of rows in every partition."""
+        return self._block_rows
+
+    def where(self, block: int, row: int) -> str:
+        """Name the partition and the row in it, both from 0 as Dask counts them."""
+        return f"row {row} of partition {block}"
+
+    def read(self, block: int, dtype: np.dtype) -> Iterator[np.ndarray]:
+        """Compute a partition and yield its rows; a missing value is NaN."""
+        part = self._frame.partitions[block].compute()
+        if len(part) != self._block_rows[block]:
+            raise SourceError(
+                f"partition {block} had {self._block_rows[block]} rows and now has {len(part)}: "
+                "the frame must give the same rows every time."
+            )
+        with np.errstate(over="ignore"):
+            rows = part.to_numpy(dtype=np.dtype(dtype), na_value=np.nan)
+        yield from pieces(rows)

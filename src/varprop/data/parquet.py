@@ -1,0 +1,294 @@
+"""Parquet files as a source: a block is a row group."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import os
+import pathlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from varprop.data.source import PIECE_ROWS, AbstractSource, SourceError, check_roles
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+# Read through a buffer of this size and not whole: a row group may be larger than memory.
+_READ_BYTES = 2**20
+
+
+@dataclasses.dataclass(frozen=True)
+class _File:
+    path: pathlib.Path
+    size: int
+    modified: int
+    n_rows: int
+    group_rows: tuple[int, ...]
+
+
+class ParquetSource(AbstractSource):
+    """One or more Parquet files with columns of numbers.
+
+    All files are opened and compared when this is made, but only their metadata is read. A file
+    that changes later is refused when it is read next.
+
+    Parameters
+    ----------
+    paths
+        A file, a folder (all ``*.parquet`` files in and below it, in alphabetical order, but none
+        whose name begins with a dot or an underscore), a pattern such as ``"data/*.parquet"``, or
+        a list of these.
+    features
+        Columns that are inputs; all that are neither targets nor weight unless given. Then every
+        file must have the same columns.
+    targets
+        Column or columns to predict.
+    weight
+        Column of sample weights, if any; 2 means that a row counts twice.
+
+    Raises
+    ------
+    SourceError
+        If a file cannot be read, or lacks a column, or has one that does not hold numbers.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> for name in ("a", "b"):
+    ...     pq.write_table(pa.table({"x": [1.0, 2.0, 3.0], "y": [1, 2, 3]}),
+    ...                    folder / f"{name}.parquet", row_group_size=2)
+    >>> source = ParquetSource(folder, targets="y")
+    >>> source.features, source.n_rows, source.block_rows
+    (('x',), 6, (2, 1, 2, 1))
+    >>> next(source.read(2, np.dtype("f4"))).tolist(), source.where(3, 0)
+    ([[1.0, 1.0], [2.0, 2.0]], 'row 3 of b.parquet')
+    """
+
+    def __init__(
+        self,
+        paths: Paths,
+        *,
+        features: Sequence[str] | None = None,
+        targets: Sequence[str] | str,
+        weight: str | None = None,
+    ):
+        found = find_files(paths)
+        first = _open(found[0])
+        names = _names(first, found[0])
+        label = found[0].name
+        self.features, self.targets = check_roles(names, features, targets, weight, label)
+        self.weight = weight
+        self._files = tuple(self._check(path, names, label, features is None) for path in found)
+        self._blocks = tuple(
+            (file, group) for file in self._files for group in range(len(file.group_rows))
+        )
+        if not self.n_rows:
+            raise SourceError(f"{label} has no rows." if len(found) == 1 else "no file has rows.")
+
+    @property
+    def block_rows(self) -> tuple[int, ...]:
+        """Number of rows in every row group."""
+        return tuple(rows for file in self._files for rows in file.group_rows)
+
+    @property
+    def paths(self) -> tuple[pathlib.Path, ...]:
+        """The files, in order."""
+        return tuple(file.path for file in self._files)
+
+    def where(self, block: int, row: int) -> str:
+        """Name the file and the row in it, the first being row 1."""
+        file, group = self._blocks[block]
+        return f"row {sum(file.group_rows[:group]) + row + 1} of {file.path.name}"
+
+    def read(self, block: int, dtype: np.dtype) -> Iterator[np.ndarray]:
+        """Yield the rows of a row group, decoded a piece at a time."""
+        file, group = self._blocks[block]
+        _check_unchanged(file)
+        start = 0
+        try:
+            with _reader(file.path) as opened:
+                for batch in opened.iter_batches(
+                    PIECE_ROWS, row_groups=[group], columns=list(self.columns)
+                ):
+                    yield self._numbers(batch, dtype, block, start)
+                    start += batch.num_rows
+        except (pa.ArrowException, OSError) as error:
+            raise SourceError(
+                f"{file.path.name} is damaged, row group {group + 1} cannot be read: write it anew."
+            ) from error
+
+    def _numbers(
+        self, batch: pa.RecordBatch, dtype: np.dtype, block: int, start: int
+    ) -> np.ndarray:
+        rows = np.empty((batch.num_rows, len(self.columns)), dtype)
+        for number, name in enumerate(self.columns):
+            cells = batch.column(name)
+            if cells.null_count:
+                row = start + int(np.argmax(cells.is_null().to_numpy(zero_copy_only=False)))
+                raise _missing(name, self.where(block, row))
+            if pa.types.is_decimal(cells.type):
+                cells = cells.cast(pa.float64())
+            with np.errstate(over="ignore"):
+                rows[:, number] = cells.to_numpy(zero_copy_only=False)
+        return rows
+
+    def _check(self, path: pathlib.Path, names: list[str], label: str, same_names: bool) -> _File:
+        """Compare a file with what the first one has promised."""
+        metadata = _open(path)
+        schema = metadata.schema.to_arrow_schema()
+        own = _names(metadata, path)
+        for name in self.columns:
+            if name not in own:
+                raise SourceError(f"{path.name} has no column {name!r}, but {label} has one.")
+            _check_type(schema.field(name).type, name, path)
+        more = [name for name in own if name not in names]
+        if same_names and more:
+            raise SourceError(
+                f"{path.name} has a column {more[0]!r}, but {label} has none: name the inputs."
+            )
+        _check_nulls(metadata, self.columns, path)
+        groups = tuple(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
+        stat = path.stat()
+        return _File(path, stat.st_size, stat.st_mtime_ns, metadata.num_rows, groups)
+
+
+def find_files(paths: Paths) -> list[pathlib.Path]:
+    """Return the files that a path, a folder, a pattern or a list of these stands for.
+
+    Parameters
+    ----------
+    paths
+        As in `ParquetSource`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> for name in ("b.parquet", "a.parquet", "_metadata.parquet", "notes.txt"):
+    ...     (folder / name).touch()
+    >>> [path.name for path in find_files(folder)]
+    ['a.parquet', 'b.parquet']
+    """
+    listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if not listed:
+        raise SourceError("there is no file: give at least one.")
+    found: list[pathlib.Path] = []
+    for entry in listed:
+        path = pathlib.Path(entry)
+        if path.is_dir():
+            inside = sorted(
+                file
+                for file in path.rglob("*.parquet")
+                if not any(part[0] in "._" for part in file.relative_to(path).parts)
+            )
+            if not inside:
+                raise SourceError(f"the folder {path} has no file *.parquet.")
+            found += inside
+        elif path.exists():
+            found.append(path)
+        else:
+            matched = sorted(glob.glob(os.fspath(entry)))
+            if not matched:
+                raise SourceError(f"there is no file {path}: check the path.")
+            found += map(pathlib.Path, matched)
+    for path, count in Counter(found).items():
+        if count > 1:
+            raise SourceError(f"{path} is given {count} times: its rows would count as often.")
+    return found
+
+
+def _reader(path: pathlib.Path) -> pq.ParquetFile:
+    return pq.ParquetFile(path, buffer_size=_READ_BYTES, pre_buffer=False)
+
+
+def _open(path: pathlib.Path) -> Any:
+    try:
+        with _reader(path) as file:
+            return file.metadata
+    except PermissionError as error:
+        raise SourceError(f"{path.name} may not be read: ask for permission.") from error
+    except (pa.ArrowException, OSError) as error:
+        raise SourceError(
+            f"{path.name} is no Parquet file, or damaged or cut short: write it again or leave it "
+            "out."
+        ) from error
+
+
+def _names(metadata: Any, path: pathlib.Path) -> list[str]:
+    names = list(metadata.schema.to_arrow_schema().names)
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise SourceError(
+                f"{path.name} has {count} columns named {name!r}: rename all but one."
+            )
+    return names
+
+
+def _check_type(kind: pa.DataType, name: str, path: pathlib.Path) -> None:
+    if pa.types.is_null(kind):
+        raise SourceError(
+            f"column {name!r} of {path.name} holds nothing but missing values: fill them in, or "
+            "leave the column or the file out."
+        )
+    numeric = (
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_decimal(kind)
+    )
+    if not numeric:
+        raise SourceError(
+            f"column {name!r} of {path.name} holds {kind}, not numbers: encode it as numbers "
+            "first, or leave it out."
+        )
+
+
+def _check_nulls(metadata: Any, columns: Sequence[str], path: pathlib.Path) -> None:
+    """Find missing values by the counts that writers leave in the metadata, if they do."""
+    places = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
+    for name in columns:
+        n_null = 0
+        for group in range(metadata.num_row_groups):
+            counts = metadata.row_group(group).column(places[name]).statistics
+            if counts is not None and counts.has_null_count:
+                n_null += counts.null_count
+        if n_null and n_null == metadata.num_rows:
+            _check_type(pa.null(), name, path)
+        if n_null:
+            raise _missing(name, f"{n_null} of {metadata.num_rows} rows of {path.name}")
+
+
+def _missing(name: str, where: str) -> SourceError:
+    return SourceError(
+        f"column {name!r} has no value in {where}: fill it in, or leave those rows or the column "
+        "out."
+    )
+
+
+def _check_unchanged(file: _File) -> None:
+    try:
+        stat = file.path.stat()
+    except OSError as error:
+        raise SourceError(f"{file.path.name} has gone since it was first looked at.") from error
+    if (stat.st_size, stat.st_mtime_ns) != (file.size, file.modified):
+        raise SourceError(
+            f"{file.path.name} was changed since it was first looked at: start again."
+        )
+
+
+def column_names(paths: Paths) -> list[str]:
+    """Return the names of the first file's columns.
+
+    Parameters
+    ----------
+    paths
+        As in `ParquetSource`.
+    """
+    first = find_files(paths)[0]
+    return _names(_open(first), first)

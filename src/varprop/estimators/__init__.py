@@ -1,0 +1,1 @@
+"""scikit-learn's face: options and validation, nothing that another room does."""

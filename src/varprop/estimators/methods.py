@@ -1,0 +1,120 @@
+"""All that scikit-learn's users expect of a regressor, from its predictive distribution alone."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.metrics import r2_score
+from sklearn.utils import check_random_state
+
+from varprop.predictive import metrics
+from varprop.predictive.distribution import Predictive
+
+
+class Interval(NamedTuple):
+    """Lower and upper ends, each of the shape of `predict`'s result."""
+
+    lower: np.ndarray
+    upper: np.ndarray
+
+
+class PredictiveMethods:
+    """Means, spreads, intervals, quantiles, draws and scores; authors give `predict_dist`."""
+
+    @abstractmethod
+    def predict_dist(self, X: Any, X_std: Any = None) -> Predictive:
+        """Return the predictive distribution of every row."""
+
+    def predict(
+        self, X: Any, return_std: bool = False, return_cov: bool = False, X_std: Any = None
+    ) -> Any:
+        """Return the mean of every row, with its standard deviation or covariance if asked for.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Inputs.
+        return_std : bool, default=False
+            Also return standard deviations (of model and noise together), of the mean's shape.
+        return_cov : bool, default=False
+            Also return the covariance between the outputs of each row, of shape
+            (n_rows, n_outputs, n_outputs). Unlike a Gaussian process this model has no covariance
+            between rows.
+        X_std : array-like, default=None
+            As in `predict_dist`.
+
+        Returns
+        -------
+        ndarray, or tuple of two
+            Means of shape (n_rows,) or (n_rows, n_outputs), as the targets were.
+        """
+        if return_std and return_cov:
+            raise RuntimeError("At most one of return_std or return_cov can be requested.")
+        dist = self.predict_dist(X, X_std)
+        if return_std:
+            return dist.mean, dist.std
+        return (dist.mean, dist.cov) if return_cov else dist.mean
+
+    def predict_var(self, X: Any, X_std: Any = None) -> np.ndarray:
+        """Return the variance of every row, model and noise together, of the mean's shape."""
+        return self.predict_dist(X, X_std).var
+
+    def predict_interval(self, X: Any, coverage: float = 0.9, X_std: Any = None) -> Interval:
+        """Return central intervals.
+
+        Parameters
+        ----------
+        X, X_std
+            As in `predict_dist`.
+        coverage : float, default=0.9
+            Probability inside, strictly between 0 and 1.
+
+        Returns
+        -------
+        Interval
+            A pair (lower, upper) of arrays of the mean's shape.
+        """
+        return Interval(*self.predict_dist(X, X_std).interval(coverage))
+
+    def predict_quantiles(self, X: Any, alpha: Any, X_std: Any = None) -> np.ndarray:
+        """Return quantiles.
+
+        Parameters
+        ----------
+        X, X_std
+            As in `predict_dist`.
+        alpha : float or array-like of shape (n_alpha,)
+            Probabilities strictly between 0 and 1.
+
+        Returns
+        -------
+        ndarray
+            Of the mean's shape, with one more axis at the end if `alpha` is a list.
+        """
+        quantiles = self.predict_dist(X, X_std).quantile(alpha)
+        return np.moveaxis(quantiles, 0, -1) if np.ndim(alpha) else quantiles
+
+    def sample_y(
+        self, X: Any, n_samples: int = 1, random_state: Any = 0, X_std: Any = None
+    ) -> np.ndarray:
+        """Draw targets, independently for every row.
+
+        Returns
+        -------
+        ndarray
+            Of the mean's shape with one more axis at the end, of length `n_samples`, as
+            scikit-learn's Gaussian process has it.
+        """
+        draws = self.predict_dist(X, X_std).sample(n_samples, check_random_state(random_state))
+        return np.moveaxis(draws, 0, -1)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, X_std: Any = None) -> float:
+        """Return R² of the mean, averaged over outputs; 1 is perfect."""
+        return float(r2_score(y, self.predict(X, X_std=X_std), sample_weight=sample_weight))
+
+    def log_score(self, X: Any, y: Any, sample_weight: Any = None, X_std: Any = None) -> float:
+        """Return the mean log density of the targets (joint over outputs); greater is better."""
+        dist = self.predict_dist(X, X_std)
+        return -metrics.nll(np.asarray(y), dist, sample_weight=sample_weight)

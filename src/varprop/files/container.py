@@ -1,0 +1,248 @@
+"""Model files: one .safetensors file with named arrays and a checked JSON header.
+
+Reading runs no code and trusts nothing: sizes are compared with the file's before anything is
+allocated, the caller says which arrays there must be before they are read, and a checksum covers
+the header and all arrays. Writing is atomic.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+#: Version of the layout described here and in `varprop.files.regressor`.
+FORMAT = 1
+
+_ENTRY = "varprop"
+_MAX_HEADER_BYTES = 16 * 2**20
+_DTYPES: dict[str, np.dtype] = {"F32": np.dtype(np.float32), "F64": np.dtype(np.float64)}
+
+
+class ModelFileError(ValueError):
+    """A model file cannot be used (or a model cannot be written to one); the message says why."""
+
+
+class ArraySpec(NamedTuple):
+    """Shape and dtype of an array."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+def write_model_file(
+    path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> None:
+    """Write a model file: whole, or not at all.
+
+    It is written beside its target, flushed to disk and renamed over it, so that a crash or a full
+    disk leaves an older file as it was.
+
+    Parameters
+    ----------
+    path
+        Where to; by custom it ends in ``.safetensors``.
+    header
+        Anything JSON can hold.
+    arrays
+        float32 and float64 arrays by name.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
+    >>> write_model_file(path, {"class": "Example"}, {"a": np.ones(2)})
+    >>> read_model_file(path, lambda header, table: None)[1]["a"].tolist()
+    [1.0, 1.0]
+    """
+    arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    content = {"format": FORMAT, "model": dict(header), "sha256": _digest(header, arrays)}
+    # One entry only: safetensors puts several in a random order, and equal models shall make equal
+    # files.
+    metadata = {_ENTRY: json.dumps(content, sort_keys=True, allow_nan=False)}
+    data = safetensors.numpy.save(dict(arrays), metadata)
+    path = pathlib.Path(path)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        path.write_bytes(data)  # a device or a pipe, which must not be replaced by a file
+        return
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: pathlib.Path) -> None:
+    """Make a rename survive a power cut, where the system lets one open folders."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_model_file(
+    path: str | os.PathLike[str],
+    check: Callable[[dict[str, Any], dict[str, ArraySpec]], None],
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Read a model file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    check
+        Called with the header and the shapes and dtypes of the arrays before these are read;
+        raises if they are not what the header calls for.
+
+    Returns
+    -------
+    header, arrays
+
+    Raises
+    ------
+    ModelFileError
+        If the file is damaged, is no model file, or has a format this version does not read.
+    OSError
+        If it cannot be opened.
+    """
+    path = pathlib.Path(path)
+    with open(path, "rb") as file:
+        try:
+            return _read(file, check)
+        except ModelFileError as error:
+            raise ModelFileError(f"{path.name}: {error}") from error.__cause__
+
+
+def _read(file: BinaryIO, check: Callable[[dict[str, Any], dict[str, ArraySpec]], None]) -> Any:
+    size = os.fstat(file.fileno()).st_size
+    start = file.read(8)
+    length = int.from_bytes(start, "little")
+    if len(start) < 8 or length > size - 8:
+        raise ModelFileError("the file is cut short or is no .safetensors file.")
+    if length > _MAX_HEADER_BYTES:
+        raise ModelFileError(f"the header claims {length} bytes, more than a model file has.")
+    head = file.read(length)
+    outer = parse_json(head)
+    metadata = outer.pop("__metadata__", None)
+    if not isinstance(metadata, dict) or set(metadata) != {_ENTRY}:
+        raise ModelFileError("this .safetensors file was not written by varprop.")
+    content = parse_json(metadata[_ENTRY])
+    if set(content) != {"format", "model", "sha256"} or not isinstance(content["model"], dict):
+        raise ModelFileError("the header lacks an entry or has one too many.")
+    header = content["model"]
+    _check_format(content["format"], header)
+    table = _array_table(outer, size - 8 - length)
+    check(header, table)
+    data = start + head + file.read(size - 8 - length)
+    try:
+        arrays = safetensors.numpy.load(data)
+    except (safetensors.SafetensorError, ValueError, KeyError) as error:
+        raise ModelFileError(f"the arrays cannot be read ({error}).") from error
+    if _digest(header, arrays) != content["sha256"]:
+        raise ModelFileError("the checksum is wrong: the file was changed after it was written.")
+    return header, arrays
+
+
+def parse_json(text: Any) -> dict[str, Any]:
+    """Parse a JSON object strictly: no duplicate keys, no NaN, no text that is not UTF-8.
+
+    Examples
+    --------
+    >>> parse_json('{"a": [1, 2]}')
+    {'a': [1, 2]}
+    """
+    if not isinstance(text, str | bytes):
+        raise ModelFileError("the header is not text.")
+    try:
+        value = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+    except ModelFileError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise ModelFileError("the header is no valid JSON.") from error
+    if not isinstance(value, dict):
+        raise ModelFileError("the header is no JSON object.")
+    return value
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ModelFileError("a name occurs twice in the header.")
+    return value
+
+
+def _no_constant(name: str) -> None:
+    raise ModelFileError(f"the header holds {name}, which is no number.")
+
+
+def _check_format(version: Any, header: dict[str, Any]) -> None:
+    if type(version) is not int or not 1 <= version < 2**31:
+        raise ModelFileError("the format version is no whole number.")
+    if version == FORMAT:
+        return
+    writer = "a later varprop"
+    # A damaged header leaves the sentence without the writer's version.
+    with contextlib.suppress(KeyError, TypeError):
+        writer = "varprop " + str(header["libraries"]["varprop"])[:40]
+    raise ModelFileError(
+        f"the file has format {version}, but this version reads format {FORMAT}: load it "
+        f"with {writer}, which wrote it."
+    )
+
+
+def _array_table(outer: dict[str, Any], n_bytes: int) -> dict[str, ArraySpec]:
+    """Check names, dtypes, shapes and places of the arrays, which must fill the file exactly."""
+    table, places = {}, []
+    for name, entry in outer.items():
+        if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+            raise ModelFileError(f"the entry of array {name[:80]!r} is damaged.")
+        dtype = _DTYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
+        shape, offsets = entry["shape"], entry["data_offsets"]
+        if dtype is None or not _whole(shape) or not _whole(offsets) or len(offsets) != 2:
+            raise ModelFileError(f"the entry of array {name[:80]!r} is damaged.")
+        count = 1
+        for extent in shape:
+            count *= extent
+        if len(shape) > 8 or offsets[1] - offsets[0] != count * dtype.itemsize:
+            raise ModelFileError(f"the size of array {name[:80]!r} does not fit its shape.")
+        table[name] = ArraySpec(tuple(shape), dtype)
+        places.append((offsets[0], offsets[1]))
+    end = 0
+    for begin, after in sorted(places):
+        if begin != end:
+            raise ModelFileError("the arrays overlap or leave a gap.")
+        end = after
+    if end != n_bytes:
+        raise ModelFileError(f"the arrays need {end} bytes, but the file has {n_bytes}.")
+    return table
+
+
+def _whole(values: Any) -> bool:
+    return isinstance(values, list) and all(type(v) is int and 0 <= v < 2**48 for v in values)
+
+
+def _digest(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()

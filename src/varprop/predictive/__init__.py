@@ -1,0 +1,9 @@
+"""What comes out, in NumPy only: distributions, scores, diagnostics, conformal intervals."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submodules=["conformal", "diagnostics", "importance", "metrics", "scorecard", "scoring"],
+    submod_attrs={"distribution": ["Predictive"]},
+)

@@ -1,0 +1,498 @@
+"""What a model says about new rows: a Gaussian, or a mixture of Gaussians, for every row.
+
+NumPy and SciPy only, float64, in the user's units; nothing here knows of JAX.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from varprop.predictive import mixtures
+from varprop.predictive.checks import (
+    as_float,
+    check_covariance,
+    check_finite,
+    check_mean,
+    check_noise,
+    check_variances,
+    check_weights,
+)
+from varprop.predictive.members import Members
+from varprop.predictive.mixtures import Array, ArrayLike
+
+__all__ = ["Predictive"]
+
+RandomState = int | np.random.Generator | np.random.RandomState | None
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Predictive(Members):
+    """The predictive distributions of ``n`` rows with ``d`` outputs.
+
+    Every row is a mixture of ``K`` Gaussians (``K = 1``: a plain Gaussian). A member's variance
+    has two parts: that of the *model* (the spread of its weights) and that of the *noise*, which
+    is independent from output to output. With a model trained by `VI` the first is what more data
+    would lower; `ROPD` sees only their sum, and its split means little.
+
+    Build one with `gaussian`, `joint` or `mixture`; the constructor itself checks nothing and
+    float64 arrays are not copied.
+
+    *Shapes.* "Public shape" is ``(n,)`` if the target was one-dimensional and ``(n, d)`` if not.
+    Axes that are not rows or outputs come first: `sample` gives ``(n_samples, *public)``,
+    `quantile` gives ``(*alpha.shape, *public)``, and methods of ``y`` take a number or an array
+    ``(..., *public)``. So ``p.logpdf(p.sample(100))`` has shape ``(100, n)``.
+
+    *Point masses.* A total variance of zero is allowed: cdf is right-continuous, the density is
+    infinite at the mean and zero elsewhere, and the entropy is -inf.
+
+    Parameters
+    ----------
+    member_mean : array of shape (K, n, d)
+        Means of the members.
+    member_model : array of shape (K, n, d) or (K, n, d, d)
+        Model variances, or model covariances of the outputs.
+    member_noise : array of shape (K, 1, d) or (K, n, d)
+        Noise variances.
+    weights : array of shape (K, 1) or (K, n)
+        Weights of the members, summing to one over the first axis.
+    squeeze : bool
+        Whether results drop the output axis.
+
+    Examples
+    --------
+    >>> from varprop.predictive.distribution import Predictive
+    >>> p = Predictive.gaussian([0.0, 10.0], [0.36, 0.0], 0.64)
+    >>> p
+    Predictive(n_rows=2, n_outputs=1, n_members=1)
+    >>> p.std.round(3).tolist()
+    [1.0, 0.8]
+    >>> lower, upper = p.interval(0.9)
+    >>> upper.round(3).tolist()
+    [1.645, 11.316]
+    """
+
+    # ---- construction -----------------------------------------------------------------------
+
+    @classmethod
+    def gaussian(cls, mean: ArrayLike, model_var: ArrayLike, noise_var: ArrayLike) -> Predictive:
+        """Gaussians whose outputs are independent.
+
+        Parameters
+        ----------
+        mean : array of shape (n,) or (n, d)
+            Means; the shape decides the public shape.
+        model_var : array of the shape of `mean`
+            Model variances.
+        noise_var : float or array of shape (d,), or of the shape of `mean`
+            Noise variances.
+
+        Examples
+        --------
+        >>> Predictive.gaussian([[1.0, 2.0]], [[0.1, 0.1]], [0.3, 0.8]).var.round(3).tolist()
+        [[0.4, 0.9]]
+        """
+        mean, squeeze = check_mean(mean)
+        model = as_float(model_var, "model_var")
+        shape = mean.shape[:1] if squeeze else mean.shape
+        if model.shape != shape:
+            raise ValueError(f"model_var has shape {model.shape} but mean has shape {shape}.")
+        model = model.reshape(mean.shape)
+        check_variances(model, "model_var")
+        noise = check_noise(noise_var, mean.shape, squeeze)
+        return cls(mean[None], model[None], noise[None], np.ones((1, 1)), squeeze)
+
+    @classmethod
+    def joint(cls, mean: ArrayLike, model_cov: ArrayLike, noise_var: ArrayLike) -> Predictive:
+        """Gaussians whose outputs are correlated through the model.
+
+        Parameters
+        ----------
+        mean : array of shape (n, d)
+            Means.
+        model_cov : array of shape (n, d, d)
+            Model covariances of the outputs; symmetric and positive semi-definite up to the
+            rounding of single precision.
+        noise_var : float or array of shape (d,) or (n, d)
+            Noise variances.
+
+        Examples
+        --------
+        >>> p = Predictive.joint([[0.0, 0.0]], [[[1.0, 0.8], [0.8, 1.0]]], 0.5)
+        >>> p.cov.tolist()
+        [[[1.5, 0.8], [0.8, 1.5]]]
+        """
+        mean, squeeze = check_mean(mean)
+        if squeeze:
+            raise ValueError(f"joint needs a mean of shape (n, d), not {mean.shape[:1]}.")
+        cov = check_covariance(as_float(model_cov, "model_cov"), mean.shape)
+        noise = check_noise(noise_var, mean.shape, squeeze)
+        return cls(mean[None], cov[None], noise[None], np.ones((1, 1)), False)
+
+    @classmethod
+    def mixture(cls, members: Sequence[Predictive], weights: ArrayLike | None = None) -> Predictive:
+        """Mixture of predictives of the same rows; a member may itself be a mixture.
+
+        Parameters
+        ----------
+        members : sequence of Predictive
+            At least one, all of the same public shape.
+        weights : array of shape (len(members),) or (len(members), n), optional
+            Non-negative weights, normalized here; equal by default.
+
+        Examples
+        --------
+        >>> a = Predictive.gaussian([-1.0], [0.0], 1.0)
+        >>> b = Predictive.gaussian([+1.0], [0.0], 1.0)
+        >>> p = Predictive.mixture([a, b])
+        >>> float(p.model_var[0]), float(p.noise_var[0])
+        (1.0, 1.0)
+        """
+        members = list(members)
+        if not members:
+            raise ValueError("A mixture needs at least one member.")
+        first = members[0]
+        n, d = first.n_rows, first.n_outputs
+        for k, member in enumerate(members):
+            if member._public_shape != first._public_shape:
+                raise ValueError(
+                    f"Member {k} has shape {member._public_shape} "
+                    f"but member 0 has shape {first._public_shape}."
+                )
+        outer = check_weights(weights, len(members), n)
+        model = [p.member_model for p in members]
+        if any(p.is_joint for p in members):
+            model = [a if a.ndim == 4 else a[..., None] * np.eye(d) for a in model]
+        noise = [p.member_noise for p in members]
+        if any(a.shape[1] != 1 for a in noise):
+            noise = [np.broadcast_to(a, (len(a), n, d)) for a in noise]
+        inner = [w * p.weights for w, p in zip(outer, members, strict=True)]
+        if any(a.shape[1] != 1 for a in inner):
+            inner = [np.broadcast_to(a, (len(a), n)) for a in inner]
+        return cls(
+            np.concatenate([p.member_mean for p in members]),
+            np.concatenate(model),
+            np.concatenate(noise),
+            np.concatenate(inner),
+            first.squeeze,
+        )
+
+    # ---- distribution -----------------------------------------------------------------------
+
+    def cdf(self, y: ArrayLike) -> Array:
+        """Return ``P(Y <= y)`` of each output by itself.
+
+        Parameters
+        ----------
+        y : float or array of shape ``(..., *public)``
+
+        Returns
+        -------
+        array of the shape of `y` (the public shape for a number)
+
+        Examples
+        --------
+        >>> Predictive.gaussian([0.0, 1.0], [1.0, 1.0], 0.0).cdf(1.0).round(4).tolist()
+        [0.8413, 0.5]
+        """
+        return self._public(self._cdf(self._internal(y)))
+
+    def quantile(self, alpha: ArrayLike) -> Array:
+        """Return the smallest value whose cdf reaches `alpha`, for each output by itself.
+
+        Mixtures are solved by safeguarded root finding. Where the cdf is flat to float64 accuracy
+        (between members that are far apart) the answer is as sharp as that accuracy allows.
+
+        Parameters
+        ----------
+        alpha : float or array
+            Probabilities strictly between 0 and 1.
+
+        Returns
+        -------
+        array of shape ``(*alpha.shape, *public)``
+
+        Examples
+        --------
+        >>> p = Predictive.gaussian([0.0, 5.0], [1.0, 1.0], 0.0)
+        >>> p.quantile([0.025, 0.5]).round(2).tolist()
+        [[-1.96, 3.04], [0.0, 5.0]]
+        """
+        alpha = np.asarray(alpha, dtype=np.float64)
+        if not np.all((alpha > 0) & (alpha < 1)):
+            raise ValueError("alpha must lie strictly between 0 and 1.")
+        shape = self.member_mean.shape
+        w = np.broadcast_to(self.weights[..., None], shape).reshape(len(self.weights), -1)
+        m = self.member_mean.reshape(w.shape)
+        s = self._member_std().reshape(w.shape)
+        out = np.empty((alpha.size, m.shape[1]))
+        for i, a in enumerate(alpha.flat):
+            out[i] = mixtures.mixture_quantile(float(a), w, m, s)
+        return self._public(out.reshape(alpha.shape + shape[1:]))
+
+    def interval(self, coverage: float = 0.9) -> tuple[Array, Array]:
+        """Return the central interval with equal probability outside on either side.
+
+        Parameters
+        ----------
+        coverage : float, default 0.9
+            Probability inside, strictly between 0 and 1.
+
+        Returns
+        -------
+        lower, upper : arrays of the public shape
+
+        Examples
+        --------
+        >>> lower, upper = Predictive.gaussian([0.0], [1.0], 0.0).interval(0.95)
+        >>> print(lower.round(2), upper.round(2))
+        [-1.96] [1.96]
+        """
+        if not 0 < coverage < 1:
+            raise ValueError(f"coverage must lie strictly between 0 and 1, not {coverage}.")
+        lower, upper = self.quantile([(1.0 - coverage) / 2.0, (1.0 + coverage) / 2.0])
+        return lower, upper
+
+    def marginal_logpdf(self, y: ArrayLike) -> Array:
+        """Log density of each output by itself, of the shape of `y`; see `cdf` for `y`.
+
+        Examples
+        --------
+        >>> p = Predictive.gaussian([[0.0, 0.0]], [[1.0, 1.0]], 0.0)
+        >>> p.marginal_logpdf([[0.0, 1.0]]).round(4).tolist()
+        [[-0.9189, -1.4189]]
+        """
+        y = self._internal(y)
+        parts = zip(self.weights, self.member_mean, self._member_std(), strict=True)
+        with mixtures.quiet():
+            terms = [np.log(w)[:, None] + mixtures.log_normal(y, m, s) for w, m, s in parts]
+        return self._public(mixtures.log_sum_exp(np.stack(terms)))
+
+    def logpdf(self, y: ArrayLike) -> Array:
+        """Joint log density of all outputs of a row.
+
+        Parameters
+        ----------
+        y : float or array of shape ``(..., *public)``
+
+        Returns
+        -------
+        array of shape (..., n)
+            With a one-dimensional target this is `marginal_logpdf`.
+
+        Raises
+        ------
+        ValueError
+            If a joint covariance is singular: no density exists there.
+
+        Examples
+        --------
+        >>> p = Predictive.joint([[0.0, 0.0]], [[[1.0, 0.9], [0.9, 1.0]]], 0.1)
+        >>> p.logpdf([[1.0, 1.0]]).round(3).tolist()
+        [-1.88]
+        """
+        y = self._internal(y)
+        terms = np.stack([self._member_logpdf(k, y) for k in range(self.n_members)])
+        if self.n_members == 1:
+            return terms[0]
+        with mixtures.quiet():
+            log_w = np.log(self.weights)
+        return mixtures.log_sum_exp(log_w.reshape(len(log_w), *[1] * (y.ndim - 2), -1) + terms)
+
+    def pdf(self, y: ArrayLike) -> Array:
+        """Joint density of all outputs of a row: ``exp(logpdf(y))``, of shape ``(..., n)``.
+
+        Examples
+        --------
+        >>> Predictive.gaussian([0.0], [1.0], 0.0).pdf([0.0]).round(4).tolist()
+        [0.3989]
+        """
+        with mixtures.quiet():
+            return np.exp(self.logpdf(y))
+
+    def entropy(self) -> Array:
+        """Joint differential entropy of each row, in nats.
+
+        Closed form for one member. For a mixture of one output it is integrated to an accuracy
+        of 1e-6 or better. For a mixture of several outputs there is neither a closed form nor a
+        quadrature of that accuracy at a bearable cost, and a bound or a random number under this
+        name would mislead: it is refused, and ``-p.logpdf(p.sample(1000)).mean(axis=0)`` is an
+        unbiased estimate whose standard error the same sample gives.
+
+        Returns
+        -------
+        array of shape (n,)
+
+        Examples
+        --------
+        >>> Predictive.gaussian([0.0], [1.0], 0.0).entropy().round(4).tolist()
+        [1.4189]
+        """
+        if self.n_members > 1 and self.n_outputs > 1:
+            raise ValueError(
+                "The entropy of a mixture of several outputs has no closed form; estimate it by "
+                "-p.logpdf(p.sample(1000)).mean(axis=0), or use p.marginal(i).entropy()."
+            )
+        std = self._member_std()[..., 0]
+        if self.n_members > 1:
+            weights = np.broadcast_to(self.weights, std.shape)
+            return mixtures.mixture_entropy(weights, self.member_mean[..., 0], std)
+        constant = 0.5 * self.n_outputs * (1.0 + mixtures.LOG_2PI)
+        if self.is_joint:
+            sd, factor = mixtures.scaled_cholesky(self._member_cov(0), "total covariance")
+            pivots = np.diagonal(factor, axis1=-2, axis2=-1)
+            return constant + np.log(sd).sum(axis=-1) + np.log(pivots).sum(axis=-1)
+        with mixtures.quiet():
+            return constant + np.log(self._member_std()[0]).sum(axis=-1)
+
+    def sample(self, n_samples: int = 1, random_state: RandomState = None) -> Array:
+        """Draw independent rows: model and noise, correlated across outputs as the model says.
+
+        Parameters
+        ----------
+        n_samples : int, default 1
+            Number of draws of every row.
+        random_state : int, Generator, RandomState or None
+            Seed or source of randomness.
+
+        Returns
+        -------
+        array of shape ``(n_samples, *public)``
+
+        Examples
+        --------
+        >>> Predictive.gaussian([0.0, 9.0], [1.0, 1.0], 0.0).sample(4, random_state=0).shape
+        (4, 2)
+        """
+        n_samples = operator.index(n_samples)
+        if n_samples < 1:
+            raise ValueError(f"n_samples must be at least 1, not {n_samples}.")
+        if isinstance(random_state, np.random.Generator | np.random.RandomState):
+            rng = random_state
+        else:
+            rng = np.random.default_rng(random_state)
+        z = rng.standard_normal((n_samples, self.n_rows, self.n_outputs))
+        if self.n_members == 1:
+            return self._public(self._member_draw(0, z))
+        edges = np.cumsum(self.weights, axis=0)
+        # Dividing makes the last edge exactly one, so that a member of weight zero is never drawn.
+        edges = edges[:-1] / edges[-1]
+        u = rng.uniform(size=(n_samples, self.n_rows))
+        chosen = np.zeros(u.shape, dtype=np.intp)
+        for edge in edges:
+            chosen += u >= edge
+        out = np.empty_like(z)
+        for k in range(self.n_members):
+            np.copyto(out, self._member_draw(k, z), where=(chosen == k)[..., None])
+        return self._public(out)
+
+    # ---- outputs ----------------------------------------------------------------------------
+
+    def marginal(self, outputs: int | Iterable[int]) -> Predictive:
+        """Return the distribution of some outputs, whatever the others are.
+
+        Parameters
+        ----------
+        outputs : int or iterable of distinct ints
+            Which outputs; an int drops the output axis, an iterable keeps it.
+
+        Examples
+        --------
+        >>> p = Predictive.gaussian([[1.0, 2.0, 3.0]], [[1.0, 1.0, 1.0]], 0.0)
+        >>> p.marginal(2).mean.tolist(), p.marginal([2, 0]).mean.tolist()
+        ([3.0], [[3.0, 1.0]])
+        """
+        squeeze = not isinstance(outputs, Iterable)
+        index = self._output_index(outputs if isinstance(outputs, Iterable) else [outputs])
+        model = self.member_model[..., index]
+        if self.is_joint:
+            model = model[:, :, index]
+        mean, noise = self.member_mean[..., index], self.member_noise[..., index]
+        return Predictive(mean, model, noise, self.weights, squeeze)
+
+    def conditional(self, given: Mapping[int, ArrayLike]) -> Predictive:
+        """Return the distribution of the other outputs once some outputs have been observed.
+
+        What is observed includes the noise. The noise of the other outputs stays as it was; only
+        the model part shrinks. In a mixture the members are reweighted, row by row, by how well
+        they predicted the observed values.
+
+        Parameters
+        ----------
+        given : mapping of output index to values
+            Values are a number or an array of shape (n,), finite.
+
+        Returns
+        -------
+        Predictive
+            Of the other outputs in their order; keeps the output axis even if only one is left.
+
+        Examples
+        --------
+        >>> p = Predictive.joint([[0.0, 0.0]], [[[1.0, 0.8], [0.8, 1.0]]], 0.0)
+        >>> q = p.conditional({0: 1.0})
+        >>> q.mean.round(3).tolist(), q.var.round(3).tolist()
+        ([[0.8]], [[0.36]])
+        """
+        seen = self._output_index(list(given))
+        rest = [i for i in range(self.n_outputs) if i not in seen]
+        if not rest:
+            raise ValueError("All outputs are given, so none is left to predict.")
+        values = np.empty((self.n_rows, len(seen)))
+        for j, (i, v) in enumerate(zip(seen, given.values(), strict=True)):
+            v = np.asarray(v, dtype=np.float64)
+            if v.shape not in ((), (self.n_rows,)):
+                raise ValueError(
+                    f"The values of output {i} have shape {v.shape}, not ({self.n_rows},)."
+                )
+            values[:, j] = v
+        check_finite(values, "given", outputs=seen)
+        blank = np.argwhere(self._member_std()[..., seen] == 0)
+        if len(blank):
+            _, row, j = blank[0]
+            raise ValueError(f"Output {seen[j]} has zero variance at row {row}: cannot condition.")
+        other = self.marginal(rest)
+        mean, model = other.member_mean, other.member_model
+        observed = self.marginal(seen)
+        if self.is_joint:
+            mean, model = mean.copy(), model.copy()
+        fit = np.empty((self.n_members, self.n_rows))
+        for k in range(self.n_members):
+            if not self.is_joint:
+                fit[k] = observed._member_logpdf(k, values)
+                continue
+            sd, factor = mixtures.scaled_cholesky(observed._member_cov(k), "observed covariance")
+            fit[k], u = mixtures.joint_log_normal(values - observed.member_mean[k], sd, factor)
+            cross = self.member_model[k][:, rest][:, :, seen] / sd[:, None, :]
+            gain = mixtures.forward_solve(factor[:, None], cross)
+            mean[k] += np.einsum("nij,nj->ni", gain, u)
+            model[k] -= gain @ gain.swapaxes(-1, -2)
+            diagonal = np.einsum("nii->ni", model[k])
+            np.maximum(diagonal, 0.0, out=diagonal)  # rounding may leave -1e-17
+        weights = self.weights
+        if self.n_members > 1:
+            with mixtures.quiet():
+                log_w = np.log(weights) + fit
+            lost = ~np.isfinite(log_w.max(axis=0))
+            if lost.any():
+                raise ValueError(
+                    f"The given values have zero density at row {int(np.argmax(lost))}."
+                )
+            weights = mixtures.softmax(log_w)
+        return Predictive(mean, model, other.member_noise, weights, False)
+
+    def _output_index(self, outputs: Iterable[int]) -> list[int]:
+        index: list[int] = []
+        for i in outputs:
+            i = operator.index(i)
+            if not -self.n_outputs <= i < self.n_outputs:
+                raise ValueError(f"Output {i} does not exist: there are {self.n_outputs} outputs.")
+            index.append(i % self.n_outputs)
+        if not index or len(set(index)) != len(index):
+            raise ValueError(f"Outputs must be distinct and at least one, not {index}.")
+        return index

@@ -1,0 +1,364 @@
+"""How good predictive distributions are: scores and calibration. NumPy only.
+
+Every function takes targets of the public shape ``(n,)`` or ``(n, d)`` of the prediction.
+``sample_weight`` of shape ``(n,)`` weighs rows: a weight of 2 counts a row twice.
+``multioutput="uniform_average"`` averages over outputs and returns a float,
+``multioutput="raw_values"`` returns one value per output, an array ``(d,)``.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from varprop.predictive import mixtures
+from varprop.predictive.checks import as_float, check_finite
+from varprop.predictive.distribution import Predictive
+from varprop.predictive.mixtures import Array, ArrayLike
+
+__all__ = [
+    "calibration_error",
+    "crps",
+    "crps_rows",
+    "interval_coverage",
+    "interval_score",
+    "interval_width",
+    "mae",
+    "nll",
+    "pit",
+    "r2",
+    "rmse",
+    "sharpness",
+]
+
+Multioutput = Literal["uniform_average", "raw_values"]
+Interval = Predictive | tuple[ArrayLike, ArrayLike]
+
+
+def _columns(values: ArrayLike, name: str) -> Array:
+    """Return finite numbers as ``(n, d)``."""
+    a = as_float(values, name)
+    if a.ndim not in (1, 2) or a.size == 0:
+        raise ValueError(f"{name} must have shape (n,) or (n, d) with n > 0, not {a.shape}.")
+    a = a[:, None] if a.ndim == 1 else a
+    check_finite(a, name)
+    return a
+
+
+def _targets(y_true: ArrayLike, shape: tuple[int, ...]) -> Array:
+    """Return the targets as ``(n, d)``, refusing any shape but that of the prediction."""
+    if np.shape(y_true) != shape:
+        raise ValueError(f"y_true has shape {np.shape(y_true)} but the prediction has {shape}.")
+    return _columns(y_true, "y_true")
+
+
+def _weights(sample_weight: ArrayLike | None, n: int) -> Array | None:
+    if sample_weight is None:
+        return None
+    w = as_float(sample_weight, "sample_weight")
+    if w.shape != (n,):
+        raise ValueError(f"sample_weight has shape {w.shape}, not ({n},).")
+    if not (np.isfinite(w).all() and (w >= 0).all() and w.sum() > 0):
+        raise ValueError("sample_weight must be finite, not negative and not all zero.")
+    return w
+
+
+def _over_rows(values: Array, sample_weight: ArrayLike | None) -> Array:
+    """Weighted mean of ``(n, ...)`` over rows."""
+    mean: Array = np.average(values, axis=0, weights=_weights(sample_weight, len(values)))
+    return mean
+
+
+def _over_outputs(values: Array, multioutput: Multioutput) -> float | Array:
+    if multioutput == "raw_values":
+        return values
+    if multioutput != "uniform_average":
+        raise ValueError(
+            f"multioutput must be 'uniform_average' or 'raw_values', not {multioutput!r}."
+        )
+    return float(values.mean())
+
+
+def _errors(y_true: ArrayLike, prediction: Predictive | ArrayLike) -> tuple[Array, Array]:
+    """Return targets and errors ``(n, d)`` of the mean, or of plain point predictions."""
+    point = prediction.mean if isinstance(prediction, Predictive) else prediction
+    y = _targets(y_true, np.shape(point))
+    return y, y - _columns(point, "prediction")
+
+
+def _bounds(y_true: ArrayLike, interval: Interval, coverage: float) -> tuple[Array, Array, Array]:
+    """Return targets, lower and upper bounds, each ``(n, d)``."""
+    if isinstance(interval, Predictive):
+        lower, upper = interval.interval(coverage)
+    else:
+        lower, upper = (as_float(bound, "interval") for bound in interval)
+        if not 0 < coverage < 1:
+            raise ValueError(f"coverage must lie strictly between 0 and 1, not {coverage}.")
+        if lower.shape != upper.shape or (lower > upper).any():
+            raise ValueError(
+                "lower and upper must have one shape, and lower must not exceed upper."
+            )
+        if np.isnan(lower).any() or np.isnan(upper).any():
+            raise ValueError("The interval holds NaN.")
+    y = _targets(y_true, lower.shape)
+    return y, lower.reshape(y.shape), upper.reshape(y.shape)
+
+
+def nll(
+    y_true: ArrayLike, prediction: Predictive, *, sample_weight: ArrayLike | None = None
+) -> float:
+    """Mean negative log density per row, joint over the outputs; lower is better.
+
+    Examples
+    --------
+    >>> p = Predictive.gaussian([0.0, 0.0], [1.0, 1.0], 0.0)
+    >>> round(nll([0.0, 1.0], p), 4)
+    1.1689
+    """
+    _targets(y_true, prediction.mean.shape)
+    return float(_over_rows(-prediction.logpdf(y_true)[:, None], sample_weight)[0])
+
+
+def rmse(
+    y_true: ArrayLike,
+    prediction: Predictive | ArrayLike,
+    *,
+    sample_weight: ArrayLike | None = None,
+    multioutput: Multioutput = "uniform_average",
+) -> float | Array:
+    """Root mean squared error of the mean, per output and then averaged; lower is better.
+
+    Examples
+    --------
+    >>> rmse([0.0, 0.0], [3.0, 3.0])
+    3.0
+    """
+    _, error = _errors(y_true, prediction)
+    # Scaling first lets errors beyond 1e154 pass without overflow.
+    top = np.where((peak := np.abs(error).max(axis=0)) > 0, peak, 1.0)
+    return _over_outputs(top * np.sqrt(_over_rows((error / top) ** 2, sample_weight)), multioutput)
+
+
+def mae(
+    y_true: ArrayLike,
+    prediction: Predictive | ArrayLike,
+    *,
+    sample_weight: ArrayLike | None = None,
+    multioutput: Multioutput = "uniform_average",
+) -> float | Array:
+    """Mean absolute error of the mean (not of the median); lower is better.
+
+    Examples
+    --------
+    >>> mae([0.0, 0.0], [1.0, 3.0])
+    2.0
+    """
+    _, error = _errors(y_true, prediction)
+    return _over_outputs(_over_rows(np.abs(error), sample_weight), multioutput)
+
+
+def r2(
+    y_true: ArrayLike,
+    prediction: Predictive | ArrayLike,
+    *,
+    sample_weight: ArrayLike | None = None,
+    multioutput: Multioutput = "uniform_average",
+) -> float | Array:
+    """Coefficient of determination of the mean; 1 is perfect, 0 is as good as a constant.
+
+    A constant target gives 1 if predicted exactly and 0 if not, as in scikit-learn.
+
+    Examples
+    --------
+    >>> r2([0.0, 1.0, 2.0], [0.0, 1.0, 1.0])
+    0.5
+    """
+    y, error = _errors(y_true, prediction)
+    if len(y) < 2:
+        raise ValueError("r2 needs at least two rows.")
+    apart = y - _over_rows(y, sample_weight)
+    top = np.where((peak := np.abs(apart).max(axis=0)) > 0, peak, 1.0)
+    with mixtures.quiet():
+        residual = _over_rows((error / top) ** 2, sample_weight)
+        total = _over_rows((apart / top) ** 2, sample_weight)
+        score = np.where(total > 0, 1.0 - residual / total, np.where(residual == 0, 1.0, 0.0))
+    return _over_outputs(score, multioutput)
+
+
+def crps_rows(y_true: ArrayLike, prediction: Predictive) -> Array:
+    """Continuous ranked probability score of each row and output, in the units of the target.
+
+    Exact: the closed form for a Gaussian, the double sum over members for a mixture.
+
+    Examples
+    --------
+    >>> p = Predictive.gaussian([0.0, 0.0], [1.0, 1.0], 0.0)
+    >>> crps_rows([0.0, 2.0], p).round(4).tolist()
+    [0.2337, 1.4528]
+    """
+    y = _targets(y_true, prediction.mean.shape)
+    std = prediction._member_std()
+    scores = mixtures.mixture_crps(y, prediction.weights[..., None], prediction.member_mean, std)
+    return scores.reshape(np.shape(y_true))
+
+
+def crps(
+    y_true: ArrayLike,
+    prediction: Predictive,
+    *,
+    sample_weight: ArrayLike | None = None,
+    multioutput: Multioutput = "uniform_average",
+) -> float | Array:
+    """Mean continuous ranked probability score of each output by itself; lower is better.
+
+    Examples
+    --------
+    >>> round(crps([0.0], Predictive.gaussian([0.0], [1.0], 0.0)), 4)
+    0.2337
+    """
+    scores = _columns(crps_rows(y_true, prediction), "The score")
+    return _over_outputs(_over_rows(scores, sample_weight), multioutput)
+
+
+def interval_coverage(
+    y_true: ArrayLike,
+    interval: Interval,
+    *,
+    coverage: float = 0.9,
+    sample_weight: ArrayLike | None = None,
+    multioutput: Multioutput = "uniform_average",
+) -> float | Array:
+    """Share of targets inside their intervals, ends included; ideally `coverage`.
+
+    ``interval`` is a `Predictive` (its central interval is taken) or a pair ``(lower, upper)``.
+
+    Examples
+    --------
+    >>> interval_coverage([0.0, 5.0], ([-1.0, -1.0], [1.0, 1.0]))
+    0.5
+    """
+    y, lower, upper = _bounds(y_true, interval, coverage)
+    inside = ((lower <= y) & (y <= upper)).astype(np.float64)
+    return _over_outputs(_over_rows(inside, sample_weight), multioutput)
+
+
+def interval_width(
+    interval: Interval,
+    *,
+    coverage: float = 0.9,
+    sample_weight: ArrayLike | None = None,
+    multioutput: Multioutput = "uniform_average",
+) -> float | Array:
+    """Mean width of the intervals (see `interval_coverage`).
+
+    Examples
+    --------
+    >>> interval_width(([-1.0, -1.0], [1.0, 3.0]))
+    3.0
+    """
+    shape_of = interval.mean if isinstance(interval, Predictive) else interval[0]
+    _, lower, upper = _bounds(np.zeros(np.shape(shape_of)), interval, coverage)
+    return _over_outputs(_over_rows(upper - lower, sample_weight), multioutput)
+
+
+def interval_score(
+    y_true: ArrayLike,
+    interval: Interval,
+    *,
+    coverage: float = 0.9,
+    sample_weight: ArrayLike | None = None,
+    multioutput: Multioutput = "uniform_average",
+) -> float | Array:
+    """Winkler's interval score: width plus ``2 / (1 - coverage)`` per unit missed; lower is better.
+
+    Proper: the true central interval has the lowest expectation. Pairs as in `interval_coverage`.
+
+    Examples
+    --------
+    >>> round(interval_score([0.0, 2.0], ([-1.0, -1.0], [1.0, 1.0]), coverage=0.8), 6)
+    7.0
+    """
+    y, lower, upper = _bounds(y_true, interval, coverage)
+    missed = np.maximum(lower - y, 0.0) + np.maximum(y - upper, 0.0)
+    score = (upper - lower) + 2.0 / (1.0 - coverage) * missed
+    return _over_outputs(_over_rows(score, sample_weight), multioutput)
+
+
+def pit(y_true: ArrayLike, prediction: Predictive) -> Array:
+    """Probability integral transform ``cdf(y)``, of the shape of `y_true`; ideally uniform.
+
+    Examples
+    --------
+    >>> pit([0.0, 1.0], Predictive.gaussian([0.0, 0.0], [1.0, 1.0], 0.0)).round(4).tolist()
+    [0.5, 0.8413]
+    """
+    _targets(y_true, prediction.mean.shape)
+    return prediction.cdf(y_true)
+
+
+def calibration_error(
+    y_true: ArrayLike,
+    prediction: Predictive,
+    *,
+    levels: ArrayLike | None = None,
+    kind: Literal["rms", "max"] = "rms",
+    sample_weight: ArrayLike | None = None,
+    multioutput: Multioutput = "uniform_average",
+) -> float | Array:
+    """Distance between nominal and empirical coverage of central intervals; lower is better.
+
+    For each output and each level ``c`` the empirical coverage ``e(c)`` is the weighted share of
+    targets inside the central interval of coverage ``c``, ends included. The error is
+    ``sqrt(mean((e(c) - c)**2))`` or ``max(abs(e(c) - c))`` over the levels. A perfect model has
+    an error of about ``0.4 / sqrt(n)`` (rms) on n rows, not zero.
+
+    Parameters
+    ----------
+    y_true : array of shape (n,) or (n, d)
+    prediction : Predictive
+    levels : array of shape (m,), optional
+        Nominal coverages strictly between 0 and 1; 0.01, 0.02, ..., 0.99 by default.
+    kind : {"rms", "max"}
+        Root mean square, or largest deviation.
+    sample_weight : array of shape (n,), optional
+    multioutput : {"uniform_average", "raw_values"}
+
+    Examples
+    --------
+    >>> p = Predictive.gaussian([0.0, 0.0], [1.0, 1.0], 0.0)
+    >>> round(calibration_error([0.0, 9.0], p, levels=[0.5, 0.9], kind="max"), 6)
+    0.4
+    """
+    y = _targets(y_true, prediction.mean.shape)
+    c = np.arange(1, 100) / 100.0 if levels is None else as_float(levels, "levels")
+    if c.ndim != 1 or c.size == 0 or not np.all((c > 0) & (c < 1)):
+        raise ValueError("levels must be a non-empty list of numbers strictly between 0 and 1.")
+    if kind not in ("rms", "max"):
+        raise ValueError(f"kind must be 'rms' or 'max', not {kind!r}.")
+    # y >= quantile(a) if and only if cdf(y) >= a, and y <= quantile(b) if and only if
+    # P(Y < y) <= b: two evaluations of the cdf replace a root search per level.
+    at, below = prediction._cdf(y), prediction._cdf(y, left=True)
+    gap = np.empty((len(c), y.shape[1]))
+    for i, level in enumerate(c):
+        inside = (at >= (1.0 - level) / 2.0) & (below <= (1.0 + level) / 2.0)
+        gap[i] = _over_rows(inside.astype(np.float64), sample_weight) - level
+    error = np.sqrt((gap**2).mean(axis=0)) if kind == "rms" else np.abs(gap).max(axis=0)
+    return _over_outputs(error, multioutput)
+
+
+def sharpness(
+    prediction: Predictive,
+    *,
+    sample_weight: ArrayLike | None = None,
+    multioutput: Multioutput = "uniform_average",
+) -> float | Array:
+    """Root mean predictive variance: what `rmse` would be if the spread told the truth.
+
+    Examples
+    --------
+    >>> sharpness(Predictive.gaussian([0.0, 0.0], [4.0, 4.0], 0.0))
+    2.0
+    """
+    var = _columns(prediction.var, "The variance")
+    return _over_outputs(np.sqrt(_over_rows(var, sample_weight)), multioutput)

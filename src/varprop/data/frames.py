@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from varprop.data.source import AbstractSource, SourceError, check_roles, pieces
+from varprop.data.source import PIECE_ROWS, AbstractSource, Rows, SourceError, check_roles
 
 
 class DaskSource(AbstractSource):
@@ -28,8 +28,8 @@ class DaskSource(AbstractSource):
     >>> import dask.dataframe, pandas
     >>> frame = pandas.DataFrame({"x": np.arange(6.0), "y": np.arange(6)})
     >>> source = DaskSource(dask.dataframe.from_pandas(frame, npartitions=3), targets="y")
-    >>> source.block_rows, next(source.read(1, np.dtype("f4"))).tolist()
-    ((2, 2, 2), [[2.0, 2.0], [3.0, 3.0]])
+    >>> source.block_rows, next(source.read(1)).x.tolist()
+    ((2, 2, 2), [[2.0], [3.0]])
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class DaskSource(AbstractSource):
             raise TypeError(f"frame must be a Dask DataFrame, but is {type(frame).__name__}.")
         names = [str(name) for name in frame.columns]
         self.features, self.targets = check_roles(names, features, targets, weight, "the frame")
-        self.weight = weight
+        self.weight_name, self.uncertain = weight, False
         for name in self.columns:
             kind = frame.dtypes[name]
             if getattr(kind, "kind", "O") not in "fiub":
@@ -67,7 +67,7 @@ class DaskSource(AbstractSource):
         """Name the partition and the row in it, both from 0 as Dask counts them."""
         return f"row {row} of partition {block}"
 
-    def read(self, block: int, dtype: np.dtype) -> Iterator[np.ndarray]:
+    def read(self, block: int) -> Iterator[Rows]:
         """Compute a partition and yield its rows; a missing value is NaN."""
         part = self._frame.partitions[block].compute()
         if len(part) != self._block_rows[block]:
@@ -75,6 +75,9 @@ class DaskSource(AbstractSource):
                 f"partition {block} had {self._block_rows[block]} rows and now has {len(part)}: "
                 "the frame must give the same rows every time."
             )
-        with np.errstate(over="ignore"):
-            rows = part.to_numpy(dtype=np.dtype(dtype), na_value=np.nan)
-        yield from pieces(rows)
+        numbers = part.to_numpy(dtype=np.float64, na_value=np.nan)
+        n, d = len(self.features), len(self.targets)
+        weight = None if self.weight_name is None else numbers[:, -1]
+        whole = Rows(numbers[:, :n], numbers[:, n : n + d], weight)
+        for start in range(0, len(numbers), PIECE_ROWS):
+            yield whole.part(slice(start, start + PIECE_ROWS))

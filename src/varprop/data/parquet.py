@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from varprop.data.source import PIECE_ROWS, AbstractSource, SourceError, check_roles
+from varprop.data.source import PIECE_ROWS, AbstractSource, Rows, SourceError, check_roles
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -66,8 +66,8 @@ class ParquetSource(AbstractSource):
     >>> source = ParquetSource(folder, targets="y")
     >>> source.features, source.n_rows, source.block_rows
     (('x',), 6, (2, 1, 2, 1))
-    >>> next(source.read(2, np.dtype("f4"))).tolist(), source.where(3, 0)
-    ([[1.0, 1.0], [2.0, 2.0]], 'row 3 of b.parquet')
+    >>> next(source.read(2)).y.tolist(), source.where(3, 0)
+    ([[1.0], [2.0]], 'row 3 of b.parquet')
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class ParquetSource(AbstractSource):
         names = _names(first, found[0])
         label = found[0].name
         self.features, self.targets = check_roles(names, features, targets, weight, label)
-        self.weight = weight
+        self.weight_name, self.uncertain = weight, False
         self._files = tuple(self._check(path, names, label, features is None) for path in found)
         self._blocks = tuple(
             (file, group) for file in self._files for group in range(len(file.group_rows))
@@ -106,37 +106,32 @@ class ParquetSource(AbstractSource):
         file, group = self._blocks[block]
         return f"row {sum(file.group_rows[:group]) + row + 1} of {file.path.name}"
 
-    def read(self, block: int, dtype: np.dtype) -> Iterator[np.ndarray]:
+    def read(self, block: int) -> Iterator[Rows]:
         """Yield the rows of a row group, decoded a piece at a time."""
         file, group = self._blocks[block]
         _check_unchanged(file)
-        start = 0
+        start, n, d = 0, len(self.features), len(self.targets)
         try:
             with _reader(file.path) as opened:
                 for batch in opened.iter_batches(
                     PIECE_ROWS, row_groups=[group], columns=list(self.columns)
                 ):
-                    yield self._numbers(batch, dtype, block, start)
+                    numbers = np.empty((batch.num_rows, len(self.columns)))
+                    for place, name in enumerate(self.columns):
+                        cells = batch.column(name)
+                        if cells.null_count:
+                            holes = cells.is_null().to_numpy(zero_copy_only=False)
+                            raise _missing(name, self.where(block, start + int(np.argmax(holes))))
+                        if pa.types.is_decimal(cells.type):
+                            cells = cells.cast(pa.float64())
+                        numbers[:, place] = cells.to_numpy(zero_copy_only=False)
+                    weight = None if self.weight_name is None else numbers[:, -1]
+                    yield Rows(numbers[:, :n], numbers[:, n : n + d], weight)
                     start += batch.num_rows
         except (pa.ArrowException, OSError) as error:
             raise SourceError(
                 f"{file.path.name} is damaged, row group {group + 1} cannot be read: write it anew."
             ) from error
-
-    def _numbers(
-        self, batch: pa.RecordBatch, dtype: np.dtype, block: int, start: int
-    ) -> np.ndarray:
-        rows = np.empty((batch.num_rows, len(self.columns)), dtype)
-        for number, name in enumerate(self.columns):
-            cells = batch.column(name)
-            if cells.null_count:
-                row = start + int(np.argmax(cells.is_null().to_numpy(zero_copy_only=False)))
-                raise _missing(name, self.where(block, row))
-            if pa.types.is_decimal(cells.type):
-                cells = cells.cast(pa.float64())
-            with np.errstate(over="ignore"):
-                rows[:, number] = cells.to_numpy(zero_copy_only=False)
-        return rows
 
     def _check(self, path: pathlib.Path, names: list[str], label: str, same_names: bool) -> _File:
         """Compare a file with what the first one has promised."""
@@ -280,15 +275,3 @@ def _check_unchanged(file: _File) -> None:
         raise SourceError(
             f"{file.path.name} was changed since it was first looked at: start again."
         )
-
-
-def column_names(paths: Paths) -> list[str]:
-    """Return the names of the first file's columns.
-
-    Parameters
-    ----------
-    paths
-        As in `ParquetSource`.
-    """
-    first = find_files(paths)[0]
-    return _names(_open(first), first)

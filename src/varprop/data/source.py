@@ -1,14 +1,20 @@
-"""The contract of a source: named columns, blocks of rows, and reading one block at a time."""
+"""Where rows come from: the contract of a source, and arrays in memory, which are one.
+
+A source hands out rows as they are, in the user's units; `varprop.data.statistics` looks at every
+number once and says how to scale, and training scales when a buffer is filled.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-#: Rows that `read` hands over at a time; what is read beyond a buffer's end waits in memory.
+#: Rows that a source reads from a file at a time; what is beyond a buffer's end waits in memory.
 PIECE_ROWS = 2**16
 
 
@@ -22,23 +28,50 @@ class SourceError(ValueError):
     """
 
 
+class Rows(NamedTuple):
+    """Some rows of floats, of either precision.
+
+    Attributes
+    ----------
+    x, y
+        Shapes (rows, inputs) and (rows, outputs).
+    weight
+        Shape (rows,), or None if every row counts once.
+    x_var
+        Variance of the inputs' error, shape of x, or None if they are exactly known.
+    """
+
+    x: Any
+    y: Any
+    weight: Any = None
+    x_var: Any = None
+
+    def part(self, rows: Any) -> Rows:
+        """Return some of the rows, by a slice, a mask or their numbers."""
+        return Rows(*(None if array is None else array[rows] for array in self))
+
+
 class AbstractSource(ABC):
     """Rows in blocks that can be read in any order; an author gives three methods.
 
-    A block is what is read as a whole: a row group of a Parquet file, a partition of a data frame.
-    The order of blocks is shuffled in training, and so are the rows of several blocks in a buffer.
+    A block is what is read as a whole: a row group of a Parquet file, a partition of a data frame,
+    all rows of an array. The order of blocks is shuffled in training, and so are the rows of
+    several blocks in a buffer.
 
     Attributes
     ----------
     features, targets
         Names of the columns that are inputs and outputs.
-    weight
+    weight_name
         Name of the column of sample weights, or None.
+    uncertain
+        Whether rows come with the variance of their inputs' error.
     """
 
     features: tuple[str, ...]
     targets: tuple[str, ...]
-    weight: str | None
+    weight_name: str | None
+    uncertain: bool
 
     @property
     @abstractmethod
@@ -46,12 +79,8 @@ class AbstractSource(ABC):
         """Number of rows in every block."""
 
     @abstractmethod
-    def read(self, block: int, dtype: np.dtype) -> Iterator[np.ndarray]:
-        """Yield the rows of a block in order, in pieces of at most `PIECE_ROWS` rows.
-
-        Each has shape (rows, columns), with the columns in the order of `columns`. What the dtype
-        cannot hold becomes infinite; the pass for the statistics names it.
-        """
+    def read(self, block: int) -> Iterator[Rows]:
+        """Yield the rows of a block in order, in pieces of bounded size."""
 
     @abstractmethod
     def where(self, block: int, row: int) -> str:
@@ -60,12 +89,102 @@ class AbstractSource(ABC):
     @property
     def columns(self) -> tuple[str, ...]:
         """Features, targets and, if there is one, the weight."""
-        return (*self.features, *self.targets, *(() if self.weight is None else (self.weight,)))
+        weight = () if self.weight_name is None else (self.weight_name,)
+        return (*self.features, *self.targets, *weight)
 
     @property
     def n_rows(self) -> int:
         """Number of rows in all blocks."""
         return sum(self.block_rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class Data(AbstractSource):
+    """Arrays in memory: a source of one block. float32 and float64 arrays are not copied.
+
+    Parameters
+    ----------
+    x
+        Inputs, shape (rows, inputs).
+    y
+        Targets, shape (rows, outputs) or (rows,).
+    weight
+        Sample weights >= 0, shape (rows,); 2 means the row counts twice. All 1 unless given.
+    x_var
+        Known variance of the inputs' measurement error, shape of x; none unless given.
+    names
+        Names of the inputs and then of the targets, for errors.
+
+    Examples
+    --------
+    >>> Data(np.ones((4, 2)), np.zeros(4)).n_rows
+    4
+    """
+
+    x: Any
+    y: Any
+    weight: Any = None
+    x_var: Any = None
+    names: Sequence[str] | None = dataclasses.field(default=None, kw_only=True)
+    features: tuple[str, ...] = dataclasses.field(init=False)
+    targets: tuple[str, ...] = dataclasses.field(init=False)
+    weight_name: str | None = dataclasses.field(init=False)
+    uncertain: bool = dataclasses.field(init=False)
+
+    def __post_init__(self):
+        parts = {name: getattr(self, name) for name in ("x", "y", "weight", "x_var")}
+        for name, value in parts.items():
+            if value is None:
+                continue
+            array = np.asarray(value)
+            if array.dtype.kind not in "fiub":
+                raise ValueError(f"{name} must hold numbers, but has dtype {array.dtype}.")
+            if array.dtype not in (np.float32, np.float64):
+                array = array.astype(np.float64)
+            if name == "y" and array.ndim == 1:
+                array = array[:, None]
+            if array.ndim != (1 if name == "weight" else 2):
+                raise ValueError(f"{name} must have shape (rows, columns), not {array.shape}.")
+            object.__setattr__(self, name, array)
+        if len(self.x) != len(self.y):
+            raise ValueError(f"x has {len(self.x)} rows, but y has {len(self.y)}.")
+        if not len(self.x):
+            raise ValueError("there are no rows to train on.")
+        if not self.x.shape[1]:
+            raise ValueError("x has no columns.")
+        if self.weight is not None and self.weight.shape != (len(self.x),):
+            raise ValueError(f"weight has shape {self.weight.shape}, but needs ({len(self.x)},).")
+        if self.x_var is not None and self.x_var.shape != self.x.shape:
+            raise ValueError(f"x_var has shape {self.x_var.shape}, but x has {self.x.shape}.")
+        n, d = self.x.shape[1], self.y.shape[1]
+        names = [f"x[:, {i}]" for i in range(n)] + [f"y[:, {i}]" for i in range(d)]
+        names = names if self.names is None else [str(name) for name in self.names]
+        object.__setattr__(self, "features", tuple(names[:n]))
+        object.__setattr__(self, "targets", tuple(names[n:]))
+        object.__setattr__(self, "weight_name", None if self.weight is None else "weight")
+        object.__setattr__(self, "uncertain", self.x_var is not None)
+
+    @property
+    def block_rows(self) -> tuple[int, ...]:
+        """All rows in one block."""
+        return (len(self.x),)
+
+    def read(self, block: int) -> Iterator[Rows]:
+        """Yield all rows at once."""
+        yield Rows(self.x, self.y, self.weight, self.x_var)
+
+    def where(self, block: int, row: int) -> str:
+        """Return the number of the row."""
+        return f"row {row}"
+
+    def take(self, rows: np.ndarray | None) -> Data:
+        """Return some of the rows, those of weight 0 left out: they are no rows."""
+        if self.weight is not None and not self.weight.all():
+            rows = np.arange(self.n_rows) if rows is None else rows
+            rows = rows[self.weight[rows] > 0]
+        if rows is None:
+            return self
+        return Data(*Rows(self.x, self.y, self.weight, self.x_var).part(rows), names=self.names)
 
 
 def check_roles(
@@ -117,15 +236,3 @@ def check_roles(
                 "a column has one role."
             )
     return inputs, chosen
-
-
-def pieces(rows: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield an array in pieces of at most `PIECE_ROWS` rows.
-
-    Examples
-    --------
-    >>> [len(piece) for piece in pieces(np.ones((PIECE_ROWS + 1, 1)))]
-    [65536, 1]
-    """
-    for start in range(0, len(rows), PIECE_ROWS):
-        yield rows[start : start + PIECE_ROWS]

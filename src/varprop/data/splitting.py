@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from varprop.data.source import AbstractSource
+from varprop.data.source import AbstractSource, Rows
 
 
 def split_source(
@@ -45,7 +45,8 @@ class _Part(AbstractSource):
     """The rows of another source that a random mask picks."""
 
     def __init__(self, source: AbstractSource, share: float, seed: int, *, held: bool):
-        self.features, self.targets, self.weight = source.features, source.targets, source.weight
+        self.features, self.targets = source.features, source.targets
+        self.weight_name, self.uncertain = source.weight_name, source.uncertain
         self._source, self._share, self._seed, self._held = source, share, seed, held
         self._whole = source.block_rows
         self._block_rows = tuple(int(self._mask(i).sum()) for i in range(len(self._whole)))
@@ -63,12 +64,12 @@ class _Part(AbstractSource):
         """As the whole source says it."""
         return self._source.where(block, int(np.flatnonzero(self._mask(block))[row]))
 
-    def read(self, block: int, dtype: np.dtype) -> Iterator[np.ndarray]:
+    def read(self, block: int) -> Iterator[Rows]:
         """Yield the picked rows of a block."""
         mask = self._mask(block)
         start = 0
-        for piece in self._source.read(block, dtype):
-            picked = piece[mask[start : start + len(piece)]]
-            start += len(piece)
-            if len(picked):
+        for piece in self._source.read(block):
+            picked = piece.part(mask[start : start + len(piece.x)])
+            start += len(piece.x)
+            if len(picked.x):
                 yield picked

@@ -2,68 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from varprop.data.arrays import Data, Scaling, noise_floor
-from varprop.training.prediction import Propagated
+from varprop.data.source import AbstractSource, Data, Rows
+from varprop.data.statistics import check_rows, first_nonfinite
 
 #: Up to this many rows, equal rows are merged and the rest is put in a fixed order.
 MERGE_ROWS = 10_000
 
 
-@dataclasses.dataclass(frozen=True)
-class TrainingRows:
-    """Checked training rows, float32 or float64 as they came.
-
-    Attributes
-    ----------
-    X
-        Shape (rows, features).
-    y
-        Shape (rows, outputs), float64.
-    weight
-        Shape (rows,), float64 and positive, or None if all are 1.
-    X_std
-        Shape of X, float64, or None.
-    y_ndim
-        1 if the targets came as a vector.
-    """
-
-    X: np.ndarray
-    y: np.ndarray
-    weight: np.ndarray | None
-    X_std: np.ndarray | None
-    y_ndim: int
-
-    def scaling(self) -> Scaling:
-        """Return shift and scale of these rows, in float64 whatever the model's precision."""
-        return Scaling.of(Data(self.X, self.y, self.weight, dtype=np.float64))
-
-    def noise_floor(self, scaling: Scaling) -> np.ndarray:
-        """Return the noise's least standard deviation in units of the scaling, shape (outputs,)."""
-        return noise_floor(self.y) / scaling.y_scale
-
-    def standardized(self, scaling: Scaling, dtype: str) -> Data:
-        """Return the rows scaled, in the model's precision.
-
-        Subtracting the shift before rounding keeps the digits of columns far from zero, and makes
-        training blind to affine changes of the targets.
-        """
-        x = ((self.X - scaling.x_shift) / scaling.x_scale).astype(dtype)
-        y = ((self.y - scaling.y_shift) / scaling.y_scale).astype(dtype)
-        x_var = None
-        if self.X_std is not None:
-            x_var = ((self.X_std / scaling.x_scale) ** 2).astype(dtype)
-        return Data(x, y, self.weight, x_var, dtype=np.dtype(dtype))
-
-
 def check_inputs(estimator: BaseEstimator, X: Any, *, reset: bool, y: Any = "no_validation") -> Any:
-    """Return X, or X and y, as finite arrays of floats; remember or compare the feature names.
+    """Return X, or X and y, as arrays of floats; remember or compare the feature names.
 
     Parameters
     ----------
@@ -77,12 +30,11 @@ def check_inputs(estimator: BaseEstimator, X: Any, *, reset: bool, y: Any = "no_
         Shape (rows,) or (rows, outputs); only X is checked and returned unless given.
     """
     options: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False}
-    both = not isinstance(y, str)
-    if both:
+    if not isinstance(y, str):
         # One row has no spread to learn from.
         options |= {"y": y, "multi_output": True, "y_numeric": True, "ensure_min_samples": 2}
     try:
-        checked = validate_data(estimator, X, reset=reset, **options)
+        return validate_data(estimator, X, reset=reset, **options)
     except ValueError as error:
         text = _first_text(X)
         if text is None:
@@ -91,41 +43,6 @@ def check_inputs(estimator: BaseEstimator, X: Any, *, reset: bool, y: Any = "no_
             f"X holds the text {text[1]!r} in column {text[0]!r}: encode it as numbers first, for "
             "example with OneHotEncoder in a ColumnTransformer."
         ) from error
-    X = checked[0] if both else checked
-    check_finite(X, "X", getattr(estimator, "feature_names_in_", None))
-    if not both:
-        return X
-    y = np.asarray(checked[1], dtype=np.float64)
-    check_finite(y, "y")
-    return X, y
-
-
-def check_finite(values: np.ndarray, name: str, columns: Any = None) -> None:
-    """Raise ValueError that names the first NaN or infinity by row and column.
-
-    Examples
-    --------
-    >>> check_finite(np.ones((2, 2)), "X")
-    """
-    # A sum is finite if all entries are, and needs no copy; it may overflow, so look closely then.
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(values.sum(dtype=np.float64)):
-            return
-    bad = np.argwhere(~np.isfinite(values))
-    if not len(bad):
-        return
-    value = "NaN" if np.isnan(values[tuple(bad[0])]) else "an infinity (inf)"
-    raise ValueError(
-        f"{name} contains {value} in {_place(bad[0], columns)}: remove or impute it first."
-    )
-
-
-def _place(index: Any, columns: Any = None) -> str:
-    where = f"row {index[0]}"
-    if len(index) == 1:
-        return where
-    column = index[1] if columns is None else repr(str(columns[index[1]]))
-    return f"{where}, column {column}"
 
 
 def _first_text(X: Any) -> tuple[Any, str] | None:
@@ -153,7 +70,7 @@ def _first_text(X: Any) -> tuple[Any, str] | None:
 
 
 def check_input_std(X_std: Any, X: np.ndarray) -> np.ndarray | None:
-    """Return the inputs' known errors as an array of the shape of X.
+    """Return the variances of the inputs' known errors, of the shape of X.
 
     Parameters
     ----------
@@ -174,47 +91,94 @@ def check_input_std(X_std: Any, X: np.ndarray) -> np.ndarray | None:
             "X or one per column."
         )
     std = np.broadcast_to(std, X.shape)
-    check_finite(std, "X_std")
-    if (std < 0).any():
-        index = np.argwhere(std < 0)[0]
+    bad = first_nonfinite(std)
+    if bad is None and (std < 0).any():
+        bad = np.argwhere(std < 0)[0]
+    if bad is not None:
         raise ValueError(
-            f"X_std must not be negative, but is {std[tuple(index)]:g} in {_place(index)}."
+            f"X_std must be finite and not negative, but is {std[tuple(bad)]:g} in row {bad[0]}, "
+            f"column {bad[1]}."
         )
-    return std
+    return std**2
 
 
-def target_names(y: Any) -> list[str] | None:
-    """Return the names of a data frame's columns or of a named series; None if there are none.
+def rows_to_predict(
+    estimator: BaseEstimator, X: Any, X_std: Any
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return inputs and the variances of their errors, all finite."""
+    X = check_inputs(estimator, X, reset=False)
+    bad = first_nonfinite(X)
+    if bad is not None:
+        names = getattr(estimator, "feature_names_in_", None)
+        column = bad[1] if names is None else repr(str(names[bad[1]]))
+        value = "NaN" if np.isnan(X[tuple(bad)]) else "an infinity (inf)"
+        raise ValueError(
+            f"X contains {value} in row {bad[0]}, column {column}: remove or impute it first."
+        )
+    return X, check_input_std(X_std, X)
 
-    Examples
-    --------
-    >>> target_names(np.ones(3)) is None
-    True
+
+def training_data(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, X_std: Any, *, reset: bool
+) -> AbstractSource:
+    """Check the shapes of all that `fit` is given and return it as a source.
+
+    The estimator is told the names of features and targets, and how many axes these have.
+
+    Rows of weight 0 are dropped. Up to `MERGE_ROWS` rows, equal rows become one row with the sum
+    of their weights and the rows are sorted: then training on a row twice and on the row with
+    weight 2, or on the rows in another order, is the same computation to the bit, and not only up
+    to rounding.
     """
+    if isinstance(X, AbstractSource):
+        if any(part is not None for part in (y, sample_weight, X_std)):
+            raise ValueError("X is a source with targets and weights of its own: give it alone.")
+        data: AbstractSource = X
+        names, targets = list(X.features), list(X.targets)
+        y_ndim = 1 if len(targets) == 1 else 2
+        if reset:
+            estimator.n_features_in_ = len(names)
+            estimator.feature_names_in_ = np.array(names, object)
+        elif names != list(getattr(estimator, "feature_names_in_", names)):
+            raise ValueError("the source has other features than the model was fitted with.")
+    else:
+        X_checked, y_checked = check_inputs(estimator, X, y=y, reset=reset)
+        y_ndim = y_checked.ndim
+        named = getattr(estimator, "feature_names_in_", range(X_checked.shape[1]))
+        names = [f"X[:, {name}]" if isinstance(name, int) else str(name) for name in named]
+        targets = _target_names(y)
+        n_targets = 1 if y_ndim == 1 else y_checked.shape[1]
+        names += targets or [f"y[:, {i}]" for i in range(n_targets)]
+        data = _in_order(
+            Data(
+                X_checked,
+                np.asarray(y_checked, np.float64),
+                _check_weight(sample_weight, len(X_checked)),
+                check_input_std(X_std, X_checked),
+                names=names,
+            )
+        )
+    if not reset and len(data.targets) != estimator.n_outputs_:
+        raise ValueError(
+            f"y has {len(data.targets)} targets, but the model was fitted with "
+            f"{estimator.n_outputs_}."
+        )
+    if reset:
+        estimator.n_outputs_, estimator._y_ndim = len(data.targets), y_ndim
+        estimator.target_names_ = targets
+    return data
+
+
+def _target_names(y: Any) -> list[str] | None:
+    """Return the names of a data frame's columns or of a named series; None if there are none."""
     if hasattr(y, "columns"):
         return [str(name) for name in y.columns]
     name = getattr(y, "name", None)
     return [name] if isinstance(name, str) else None
 
 
-def check_predicted(out: Propagated) -> None:
-    """Raise ValueError if a row lies so far out that the network's precision cannot hold it."""
-    bad = ~(np.isfinite(out.mean) & np.isfinite(out.var)).all(axis=1)
-    if bad.any():
-        raise ValueError(
-            f"The prediction of row {int(np.argmax(bad))} is not finite: the row lies too far from "
-            "the training data for the model's precision."
-        )
-
-
-def check_weight(sample_weight: Any, n_rows: int) -> np.ndarray | None:
-    """Return sample weights as float64 of shape (rows,), or None if there are none.
-
-    Examples
-    --------
-    >>> check_weight(2, 3).tolist()
-    [2.0, 2.0, 2.0]
-    """
+def _check_weight(sample_weight: Any, n_rows: int) -> np.ndarray | None:
+    """Return sample weights as float64 of shape (rows,), or None if there are none."""
     if sample_weight is None:
         return None
     try:
@@ -225,45 +189,31 @@ def check_weight(sample_weight: Any, n_rows: int) -> np.ndarray | None:
         weight = np.full(n_rows, weight)
     if weight.shape != (n_rows,):
         raise ValueError(f"sample_weight has shape {weight.shape}, but there are {n_rows} rows.")
-    check_finite(weight, "sample_weight")
-    if (weight < 0).any():
-        row = int(np.argmax(weight < 0))
+    if first_nonfinite(weight) is not None or (weight < 0).any():
+        row = int(np.argmax(~(weight >= 0) | np.isinf(weight)))
         raise ValueError(
-            f"sample_weight must not be negative, but is {weight[row]:g} in row {row}."
+            f"sample_weight must be finite and not negative, but is {weight[row]:g} in row {row}."
         )
     if not weight.any():
         raise ValueError("sample_weight must not be zero in all rows.")
     return weight
 
 
-def training_rows(
-    estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any, X_std: Any, *, reset: bool
-) -> TrainingRows:
-    """Check all that `fit` is given.
-
-    Rows of weight 0 are dropped. Up to `MERGE_ROWS` rows, equal rows become one row with the sum
-    of their weights and the rows are sorted: then training on a row twice and on the row with
-    weight 2, or on the rows in another order, is the same computation to the bit, and not only up
-    to rounding.
-    """
-    X, y = check_inputs(estimator, X, y=y, reset=reset)
-    weight = check_weight(sample_weight, len(X))
-    std = check_input_std(X_std, X)
-    y_ndim = y.ndim
-    y = y.reshape(len(y), -1)
-    if weight is not None and not weight.all():
-        used = weight > 0
-        X, y, weight = X[used], y[used], weight[used]
-        std = None if std is None else std[used]
-    if len(X) <= MERGE_ROWS:
-        parts = [X, y] if std is None else [X, y, std]
+def _in_order(data: Data) -> Data:
+    rows = Rows(data.x, data.y, data.weight, data.x_var)
+    check_rows(data, rows)  # now, while rows have the numbers that users know them by
+    if rows.weight is not None and not rows.weight.all():
+        rows = rows.part(rows.weight > 0)
+    x, y, weight, x_var = rows
+    if len(x) <= MERGE_ROWS:
+        parts = [x, y] if x_var is None else [x, y, x_var]
         # Adding 0 turns -0 into 0: the two are equal and must stay so when sorted by bits.
         table = np.concatenate(parts, axis=1, dtype=np.float64) + 0.0
         table, where = np.unique(table, axis=0, return_inverse=True)
         weight = np.bincount(where.ravel(), weight).astype(np.float64)
         ends = np.cumsum([part.shape[1] for part in parts])[:-1]
-        X, y, *rest = np.split(table, ends, axis=1)
-        std = rest[0] if rest else None
+        x, y, *rest = np.split(table, ends, axis=1)
+        x_var = rest[0] if rest else None
     if weight is not None and (weight == 1).all():
         weight = None
-    return TrainingRows(X, y, weight, std, y_ndim)
+    return Data(x, y, weight, x_var, names=data.names)

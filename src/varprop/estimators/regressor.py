@@ -2,48 +2,41 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import os
-from collections.abc import Callable
-from typing import Any
+import warnings
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from varprop.data.arrays import Scaling
-from varprop.estimators.inputs import (
-    TrainingRows,
-    check_input_std,
-    check_inputs,
-    check_predicted,
-    target_names,
-    training_rows,
-)
-from varprop.estimators.members import (
-    EpochState,
-    Trained,
-    check_goes_on,
-    member_dtype,
-    noise_var,
-    to_jax,
-    to_numpy,
-    train_members,
-    train_one_epoch,
-)
+from varprop.data.statistics import Scaling, Statistics
+from varprop.estimators.inputs import rows_to_predict, training_data
 from varprop.estimators.methods import PredictiveMethods
 from varprop.estimators.options import (
-    check_options,
+    CONSTRAINTS,
     epoch_recipe,
+    make_model,
     make_objective,
     make_recipe,
-    model_factory,
 )
 from varprop.learning.model import Model
 from varprop.predictive.distribution import Predictive
-from varprop.training.prediction import propagate
+from varprop.training.engine import best_of, fit_many, restart_lanes
+from varprop.training.preparation import Lane, prepare
+from varprop.training.recipe import Recipe
+from varprop.training.result import Fit, propagate
+from varprop.training.schedule import Outcome
+
+# From good to bad, so that an ensemble can be given the worst of its members' outcomes.
+_RANK = (Outcome.CONVERGED, Outcome.MAX_STEPS, Outcome.TIME_LIMIT, Outcome.INTERRUPTED)
 
 
 class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEstimator):
@@ -63,6 +56,9 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
     objective : {"ropd", "vi", "sampled-vi"} or AbstractObjective, default="ropd"
         Regularized optimization of the predictive distribution, variational inference in closed
         form, or variational inference by sampling weights (for reference).
+    likelihood : {"gaussian", "heteroscedastic"} or class of AbstractLikelihood, default="gaussian"
+        Noise of one learned size per target, noise whose size depends on the input, or a class of
+        your own.
     weights : {"gaussian", "bernoulli"}, default="gaussian"
         Distribution of a weight. Bernoulli weights have half the parameters.
     output_covariance : bool, default=False
@@ -70,8 +66,9 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
     prior : {"learned", "per-layer", "fixed"} or AbstractPrior, default="learned"
         One learned prior for all weights (the paper's), one per layer, or a fixed one (standard
         normal; probability 1/2 for Bernoulli weights).
-    kl_weight : float, default=1.0
-        Factor of the KL divergence to the prior; 1 is the paper's objective.
+    kl_weight : float, default=None
+        Factor of the KL divergence to the prior; `recipe`'s unless given, which is 1, the paper's
+        objective.
     kl_warmup : "auto" or int, default="auto"
         Epochs over which the KL's factor rises from 0. "auto" is `Recipe`'s default, shortened in
         proportion where `max_iter` is. Every other restart trains without warm-up.
@@ -99,6 +96,9 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         Epochs without improvement after which training ends. They are divided into (at most ten)
         windows over which the loss is averaged, and all must be flat; `StopRule`'s default, which
         counts steps, unless given.
+    recipe : varprop.Recipe, default=None
+        How to train, in steps: what the arguments above leave open is taken from it.
+        ``Recipe.paper()`` is the paper's protocol; `Recipe`'s defaults unless given.
     warm_start : bool, default=False
         `fit` goes on from the members and the scaling of the last call, one start each. Otherwise
         `fit` always starts anew.
@@ -123,8 +123,9 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         The trained networks, in standardized units, with NumPy arrays.
     scaling_ : varprop.Scaling
         Shift and scale of inputs and targets.
-    noise_std_ : ndarray of shape (n_outputs,)
-        Standard deviation of the noise (averaged over members as variances), in the target's units.
+    noise_std_ : ndarray of shape (n_outputs,) or None
+        Standard deviation of the noise (averaged over members as variances), in the target's units;
+        None if it depends on the input.
     outcome_ : str
         "converged", "max_steps" or "interrupted": of the members' outcomes the worst.
     loss_ : float
@@ -151,8 +152,11 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
 
     members_: list[Model]
     scaling_: Scaling
-    _epoch_state: EpochState | None
-    _epoch_seed: int
+    n_outputs_: int
+    target_names_: list[str] | None
+    _y_ndim: int
+    _epochs: _Epochs | None
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = CONSTRAINTS
 
     def __init__(
         self,
@@ -160,10 +164,11 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         *,
         activation: Any = "relu",
         objective: Any = "ropd",
+        likelihood: Any = "gaussian",
         weights: str = "gaussian",
         output_covariance: bool = False,
         prior: Any = "learned",
-        kl_weight: float = 1.0,
+        kl_weight: float | None = None,
         kl_warmup: Any = "auto",
         dropout: float = 0.0,
         drop_connect: float = 0.0,
@@ -175,6 +180,7 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         max_iter: int | None = None,
         tol: float | None = None,
         n_iter_no_change: int | None = None,
+        recipe: Recipe | None = None,
         warm_start: bool = False,
         random_state: Any = None,
         dtype: str = "float32",
@@ -184,6 +190,7 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.objective = objective
+        self.likelihood = likelihood
         self.weights = weights
         self.output_covariance = output_covariance
         self.prior = prior
@@ -199,6 +206,7 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         self.max_iter = max_iter
         self.tol = tol
         self.n_iter_no_change = n_iter_no_change
+        self.recipe = recipe
         self.warm_start = warm_start
         self.random_state = random_state
         self.dtype = dtype
@@ -207,13 +215,16 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
 
     # ---- training ---------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, X_std: Any = None) -> FAWNRegressor:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, X_std: Any = None
+    ) -> FAWNRegressor:
         """Train on these rows, from a new start unless `warm_start`.
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-            Inputs.
+        X : array-like of shape (n_rows, n_features), or a source
+            Inputs; or a source of inputs and targets, such as `varprop.data.ParquetSource`, for
+            more rows than fit into memory, which is given alone.
         y : array-like of shape (n_rows,) or (n_rows, n_outputs)
             Targets.
         sample_weight : array-like of shape (n_rows,), default=None
@@ -227,47 +238,40 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         Returns
         -------
         FAWNRegressor
-            The estimator itself.
+            The estimator itself. After Ctrl-C it is what there was then, with a warning.
         """
-        options = self.get_params(deep=False)
-        check_options(options)
         going_on = self.warm_start and hasattr(self, "members_")
-        rows = training_rows(self, X, y, sample_weight, X_std, reset=not going_on)
-        if going_on:
-            self._check_same_targets(rows)
-            scaling = self.scaling_
-        else:
-            scaling = rows.scaling()
+        lanes, data, statistics, scaling = self._lanes(
+            X, y, sample_weight, X_std, going_on=going_on, new=not going_on
+        )
+        size = 1 if going_on else self.n_restarts
         with jax.enable_x64(self.dtype == "float64"):
-            init = model_factory(options, self.n_features_in_, rows.y.shape[1])
-            trained = train_members(
-                init,
-                rows.standardized(scaling, self.dtype),
-                make_objective(self.objective),
-                key=self._key(),
-                recipe=make_recipe(options, len(rows.X)),
-                n_members=self.n_members,
-                n_restarts=self.n_restarts,
+            fits = fit_many(
+                lanes,
+                data,
+                make_objective(self.get_params(deep=False)),
+                scaling=scaling,
+                statistics=statistics,
                 n_threads=effective_n_jobs(self.n_jobs),
                 progress=bool(self.verbose),
-                floor=rows.noise_floor(scaling),
-                start=self._last_members(init) if going_on else None,
             )
-        self.n_outputs_, self._y_ndim = rows.y.shape[1], rows.y_ndim
-        self.target_names_ = target_names(y)
-        return self._take(trained, scaling)
-
-    def _take(self, trained: Trained, scaling: Scaling) -> FAWNRegressor:
-        self.scaling_, self.members_ = scaling, trained.members
-        self.outcome_, self.loss_ = trained.outcome, trained.loss
-        self.loss_curve_, self.restart_losses_ = trained.loss_curve, trained.restart_losses
-        self.n_iter_ = trained.n_epochs
-        self._set_noise_std()
-        self._epoch_state = None
+            chosen = [self._best(fits[i : i + size]) for i in range(0, len(fits), size)]
+            self.members_ = [_kept(fit.model) for fit in chosen]
+        self.scaling_, self._epochs = chosen[0].scaling, None
+        self.outcome_ = max((fit.outcome for fit in chosen), key=_RANK.index).value
+        self.loss_ = float(np.mean([fit.loss for fit in chosen]))
+        self.n_iter_ = max(fit.n_epochs for fit in chosen)
+        curves = np.full((len(chosen), self.n_iter_), np.nan)
+        for curve, fit in zip(curves, chosen, strict=True):
+            curve[: fit.n_epochs] = fit.history
+        self.loss_curve_ = np.nanmean(curves, axis=0)
+        self.restart_losses_ = np.array([fit.restart_losses for fit in chosen])
+        if any(fit.outcome is Outcome.INTERRUPTED for fit in fits):
+            warnings.warn("Training was interrupted: the model is what there was.", stacklevel=2)
         return self
 
     def partial_fit(
-        self, X: Any, y: Any, sample_weight: Any = None, X_std: Any = None
+        self, X: Any, y: Any = None, sample_weight: Any = None, X_std: Any = None
     ) -> FAWNRegressor:
         """Train for one more pass over these rows, from where the model stands.
 
@@ -286,67 +290,140 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         FAWNRegressor
             The estimator itself.
         """
-        options = self.get_params(deep=False)
-        check_options(options)
         new = not hasattr(self, "members_")
-        rows = training_rows(self, X, y, sample_weight, X_std, reset=new)
-        state = None if new else self._epoch_state
+        epochs = None if new else self._epochs
+        if epochs is None:
+            epochs = _Epochs(self._seed(), new, [None] * self.n_members)
+        lanes, data, statistics, scaling = self._lanes(
+            X, y, sample_weight, X_std, going_on=not new, new=new, epochs=epochs
+        )
+        objective = make_objective(self.get_params(deep=False))
+        members, leaves, losses = [], [], []
         with jax.enable_x64(self.dtype == "float64"):
-            init = model_factory(options, self.n_features_in_, rows.y.shape[1])
-            if new:
-                scaling, seed = rows.scaling(), self._seed()
-                keys = jax.random.split(jax.random.key(seed), self.n_members)
-                members = [to_numpy(init(key)) for key in keys]
-            else:
-                self._check_same_targets(rows)
-                scaling, members = self.scaling_, self._last_members(init)
-                seed = self._seed() if state is None else self._epoch_seed
-            warm_up = new if state is None else state.warm_up
-            members, state, loss = train_one_epoch(
-                members,
-                rows.standardized(scaling, self.dtype),
-                make_objective(self.objective),
-                key=jax.random.fold_in(jax.random.key(seed), 1),
-                recipe=epoch_recipe(options, len(rows.X), warm_up=warm_up),
-                floor=rows.noise_floor(scaling),
-                state=state,
-            )
+            for runner, state in zip(
+                prepare(lanes, data, objective, scaling=scaling, statistics=statistics),
+                epochs.leaves,
+                strict=True,
+            ):
+                if state is not None:
+                    runner.from_checkpoint(state, runner.to_checkpoint()[1])
+                while not runner.schedule.losses and runner.ending is None:
+                    runner.advance()
+                runner.close()
+                if runner.ending is Outcome.NONFINITE:
+                    raise self._nonfinite(runner.schedule.recipe)
+                leaves.append(runner.to_checkpoint()[0])
+                losses.append(runner.schedule.losses[-1])
+                members.append(_kept(runner.model()))
         if new:
-            self.scaling_, self.n_outputs_, self._y_ndim = scaling, rows.y.shape[1], rows.y_ndim
-            self.target_names_ = target_names(y)
-            self.loss_curve_, self.n_iter_ = np.empty(0), 0
-        self.members_, self._epoch_state, self._epoch_seed = members, state, seed
-        self.loss_, self.outcome_ = loss, "max_steps"
-        self.loss_curve_ = np.append(self.loss_curve_, loss)
-        self.restart_losses_ = np.full((len(members), 1), loss)
+            self.scaling_, self.loss_curve_, self.n_iter_ = scaling, np.empty(0), 0
+        warm_up = lanes[0].recipe.kl_warmup > 0
+        self.members_, self._epochs = members, _Epochs(epochs.seed, warm_up, leaves)
+        self.loss_, self.outcome_ = float(np.mean(losses)), "max_steps"
+        self.loss_curve_ = np.append(self.loss_curve_, self.loss_)
+        self.restart_losses_ = np.full((len(members), 1), self.loss_)
         self.n_iter_ += 1
-        self._set_noise_std()
         return self
+
+    def _lanes(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        X_std: Any,
+        *,
+        going_on: bool,
+        new: bool,
+        epochs: _Epochs | None = None,
+    ) -> tuple[list[Lane], Any, Statistics, Scaling]:
+        """Check all that was given; return what to train, on what, and how it is scaled."""
+        self._validate_params()
+        options = self.get_params(deep=False)
+        make_objective(options)
+        data = training_data(self, X, y, sample_weight, X_std, reset=new)
+        statistics = Statistics.of(data)
+        scaling = self.scaling_ if going_on else statistics.scaling
+        n, d, members = len(data.features), len(data.targets), self.n_members
+        if epochs is None:
+            recipe, seed = make_recipe(options, data.n_rows), self._seed()
+        else:
+            recipe, seed = epoch_recipe(options, data.n_rows, warm_up=epochs.warm_up), epochs.seed
+        with jax.enable_x64(self.dtype == "float64"):
+            floor = statistics.noise_floor / scaling.y_scale if recipe.noise_floor else None
+
+            def start(key: Any) -> Model:
+                return _floored(make_model(options, n, d, key), floor)
+
+            key = jax.random.key(seed)
+            if not going_on and epochs is None:
+                lanes = [
+                    lane
+                    for member_key in jax.random.split(key, members)
+                    for lane in restart_lanes(
+                        start, key=member_key, n_restarts=self.n_restarts, recipe=recipe
+                    )
+                ]
+                return lanes, data, statistics, scaling
+            if going_on:
+                self._check_goes_on(options)
+                models = [_floored(_to_jax(member), floor) for member in self.members_]
+            else:
+                models = [start(member_key) for member_key in jax.random.split(key, members)]
+            run_key = key if epochs is None else jax.random.fold_in(key, 1)
+            recipe = recipe.replace(kl_warmup=0) if epochs is None else recipe
+            keys = jax.random.split(run_key, members)
+            lanes = [
+                Lane(model=model, key=member_key, recipe=recipe)
+                for model, member_key in zip(models, keys, strict=True)
+            ]
+        return lanes, data, statistics, scaling
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
-    def _key(self) -> jax.Array:
-        return jax.random.key(self._seed())
+    def _best(self, fits: Sequence[Fit]) -> Fit:
+        """Return the lowest final objective among the starts that stayed finite, or raise."""
+        sound = [fit for fit in fits if fit.outcome is not Outcome.NONFINITE]
+        sound = [fit for fit in sound if math.isfinite(fit.loss)]
+        if not sound:
+            raise self._nonfinite(fits[0].recipe)
+        losses = tuple(fit.loss for fit in fits)
+        return dataclasses.replace(best_of(sound), restart_losses=losses)
 
-    def _check_same_targets(self, rows: TrainingRows) -> None:
-        if rows.y.shape[1] != self.n_outputs_:
-            raise ValueError(
-                f"y has {rows.y.shape[1]} targets, but the model was fitted with {self.n_outputs_}."
-            )
+    def _nonfinite(self, recipe: Recipe) -> ValueError:
+        return ValueError(
+            "Training became infinite or NaN: lower learning_rate_init (it is "
+            f"{recipe.learning_rate:g}), try dtype='float64', or look for extreme values in X and "
+            "y."
+        )
 
-    def _last_members(self, init: Callable[[jax.Array], Model]) -> list[Model]:
+    def _check_goes_on(self, options: dict[str, Any]) -> None:
+        """Raise ValueError unless the settings of now would build the same network."""
         if len(self.members_) != self.n_members:
             raise ValueError(
                 f"n_members is {self.n_members}, but the model to go on from has "
                 f"{len(self.members_)} members: fit anew."
             )
-        check_goes_on(self.members_[0], init)
-        return self.members_
 
-    def _set_noise_std(self) -> None:
-        mean_var = np.mean([noise_var(member) for member in self.members_], axis=0)
-        self.noise_std_ = np.sqrt(mean_var) * self.scaling_.y_scale
+        def fresh(key: Any) -> Model:
+            return make_model(options, self.n_features_in_, self.n_outputs_, key)
+
+        new, old = jax.eval_shape(fresh, jax.random.key(0)), self.members_[0]
+        same = jax.tree.structure(new.network) == jax.tree.structure(old.network) and all(
+            (a.shape, a.dtype) == (b.shape, b.dtype)
+            for a, b in zip(jax.tree.leaves(new.network), jax.tree.leaves(old.network), strict=True)
+        )
+        if not same or type(new.prior) is not type(old.prior):
+            raise ValueError("The network's settings were changed: it cannot go on, fit it anew.")
+
+    @property
+    def noise_std_(self) -> np.ndarray | None:
+        """Standard deviation of the noise, if it does not depend on the input."""
+        found = [member.likelihood.noise_var for member in self.members_]
+        if any(var is None for var in found):
+            return None
+        mean_var = np.mean([np.asarray(var, np.float64) for var in found], axis=0)
+        return np.sqrt(mean_var) * self.scaling_.y_scale
 
     # ---- prediction -------------------------------------------------------------------------
 
@@ -366,20 +443,14 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
             In the units of the target; a mixture if there are several members.
         """
         check_is_fitted(self)
-        X = check_inputs(self, X, reset=False)
-        std = check_input_std(X_std, X)
-        x_var = None if std is None else std**2
-        parts = []
+        X, x_var = rows_to_predict(self, X, X_std)
+        squeeze, parts = self._y_ndim == 1, []
         for member in self.members_:
             with jax.enable_x64(member_dtype(member) == np.float64):
-                out = propagate(to_jax(member), X, x_var=x_var, scaling=self.scaling_)
-            check_predicted(out)
-            if self._y_ndim == 1:
-                parts.append(Predictive.gaussian(out.mean[:, 0], out.var[:, 0], out.noise_var))
-            elif out.cov is None:
-                parts.append(Predictive.gaussian(out.mean, out.var, out.noise_var))
-            else:
-                parts.append(Predictive.joint(out.mean, out.cov, out.noise_var))
+                model = _to_jax(member)
+                parts.append(
+                    propagate(model, X, x_var=x_var, scaling=self.scaling_, squeeze=squeeze)
+                )
         return parts[0] if len(parts) == 1 else Predictive.mixture(parts)
 
     # ---- files ------------------------------------------------------------------------------
@@ -431,3 +502,34 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
 
         check_is_fitted(self)
         export_onnx(self, path)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Epochs:
+    """Where `partial_fit` stands: its seed, whether the KL still rises, the optimizers' states."""
+
+    seed: int
+    warm_up: bool
+    leaves: list[Any]
+
+
+def member_dtype(model: Model) -> np.dtype:
+    """Return the precision a model was trained in."""
+    return next(np.dtype(leaf.dtype) for leaf in jax.tree.leaves(model) if hasattr(leaf, "dtype"))
+
+
+def _floored(model: Model, floor: np.ndarray | None) -> Model:
+    if floor is None:
+        return model
+    return dataclasses.replace(model, likelihood=model.likelihood.floored(floor))
+
+
+def _kept(model: Model) -> Model:
+    """Return a trained model as it is kept: no floor, and NumPy arrays, which any process takes."""
+    model = dataclasses.replace(model, likelihood=model.likelihood.floored(None))
+    return jax.tree.map(lambda x: np.asarray(x) if isinstance(x, jax.Array) else x, model)
+
+
+def _to_jax(tree: Any) -> Any:
+    """Turn NumPy arrays into JAX arrays, in JAX's float type of the moment."""
+    return jax.tree.map(lambda x: jnp.asarray(x) if isinstance(x, np.ndarray) else x, tree)

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
-import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from varprop.learning.likelihoods import AbstractLikelihood, GaussianLikelihood
+from varprop.learning.likelihoods import AbstractLikelihood, Component, GaussianLikelihood
 from varprop.learning.priors import AbstractPrior, default_prior
-from varprop.moments.gaussian import Gaussian, JointGaussian
 from varprop.nn.contract import AbstractLayer
 from varprop.nn.layers import mlp
+from varprop.nn.registry import register
 
 
+@register()
 class Model(eqx.Module):
     """A network with a likelihood on its output and a prior on its weights.
 
@@ -32,7 +31,7 @@ class Model(eqx.Module):
     --------
     >>> import jax, jax.numpy as jnp
     >>> model = regression_model(3, 2, key=jax.random.key(0))
-    >>> model.predictive(jnp.ones((5, 3))).var.shape
+    >>> model.predictive(jnp.ones((5, 3)))[0].total.var.shape
     (5, 2)
     """
 
@@ -40,35 +39,38 @@ class Model(eqx.Module):
     likelihood: AbstractLikelihood
     prior: AbstractPrior
 
-    def predictive(self, x: Any) -> Gaussian | JointGaussian:
-        """Return the distribution of the target at x (..., n_inputs), an array or a Gaussian."""
+    def predictive(self, x: Any) -> tuple[Component, ...]:
+        """Return the distribution of the targets at x (..., n_inputs), an array or a Gaussian."""
         return self.likelihood.predictive(self.network.moments(x))
 
 
 def regression_model(
     n_inputs: int,
-    n_outputs: int,
+    n_targets: int,
     *,
     key: PRNGKeyArray,
+    likelihood: type[AbstractLikelihood] = GaussianLikelihood,
     noise_std: float = 0.5,
-    noise_floor: Any = None,
     prior: AbstractPrior | None = None,
+    joint: bool = False,
     **network_options: Any,
 ) -> Model:
     """Build a model for standardized inputs and targets with the paper's defaults.
 
     Parameters
     ----------
-    n_inputs, n_outputs
+    n_inputs, n_targets
         Sizes.
     key
         Random key for the start.
+    likelihood
+        What is observed given the output; it says how many outputs the network has.
     noise_std
         Where the noise's standard deviation starts, in units of the target's.
-    noise_floor
-        Where it cannot fall below, likewise; from `varprop.data.noise_floor`.
     prior
         The learned prior that fits the weights unless given.
+    joint
+        Model the covariance between outputs.
     **network_options
         Passed to `varprop.nn.mlp`.
 
@@ -79,9 +81,12 @@ def regression_model(
     >>> type(model.network.layers[-1]).__name__
     'JointDense'
     """
-    network = mlp(n_inputs, n_outputs, key=key, **network_options)
-    if prior is None:
-        prior = default_prior(network)
-    start = jnp.result_type(float)
-    likelihood = GaussianLikelihood(np.full(n_outputs, noise_std, start), floor=noise_floor)
-    return Model(network, likelihood, prior)
+    observed = likelihood.start(n_targets, noise_std=noise_std)
+    network = mlp(
+        n_inputs,
+        observed.n_outputs,
+        key=key,
+        joint=joint or observed.wants_joint,
+        **network_options,
+    )
+    return Model(network, observed, default_prior(network) if prior is None else prior)

@@ -27,6 +27,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from varprop.learning.model import Model
 from varprop.learning.priors import weights_by_layer
 from varprop.moments.gaussian import Gaussian
+from varprop.nn.registry import register
 from varprop.nn.weights import BernoulliWeights
 
 
@@ -44,6 +45,7 @@ class AbstractObjective(eqx.Module):
         """Return what each row contributes: x of shape (n, inputs), y of shape (n, d)."""
 
 
+@register("vi")
 class VI(AbstractObjective):
     """Variational inference with the expected log-likelihood in closed form (FAWN-VI).
 
@@ -63,6 +65,7 @@ class VI(AbstractObjective):
         return model.likelihood.expected_log_prob(model.network.moments(x), y)
 
 
+@register("ropd")
 class ROPD(AbstractObjective):
     """Regularized optimization of the predictive distribution (FAWN-ROPD).
 
@@ -82,6 +85,7 @@ class ROPD(AbstractObjective):
         return model.likelihood.log_predictive(model.network.moments(x), y)
 
 
+@register("sampled-vi")
 class SampledVI(AbstractObjective):
     """Variational inference by sampling weights (Graves 2011, adaptive weight noise).
 
@@ -124,6 +128,7 @@ class SampledVI(AbstractObjective):
         return jnp.mean(jax.vmap(one)(jax.random.split(key, self.n_samples)), axis=0)
 
 
+@register()
 class MaximumLikelihood(AbstractObjective):
     """Plain maximum likelihood of the predictive distribution: no prior, no KL; for reference.
 

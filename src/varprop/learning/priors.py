@@ -28,6 +28,7 @@ from jaxtyping import Array, Float, PyTree
 from varprop.moments.checks import array_module, as_float_array, check_all, check_positive
 from varprop.moments.gaussian import Gaussian
 from varprop.nn.parameters import constant
+from varprop.nn.registry import register
 from varprop.nn.variables import Bernoulli
 from varprop.nn.weights import (
     AbstractWeights,
@@ -95,6 +96,7 @@ class AbstractPrior(eqx.Module):
         return jnp.zeros(()) if total is None else total
 
 
+@register()
 class LearnedGaussian(AbstractPrior):
     """The paper's prior: one N(mean, std^2) for all weights and biases, both numbers learned.
 
@@ -121,6 +123,7 @@ class LearnedGaussian(AbstractPrior):
         return Gaussian(self.mean, jnp.exp(2 * self.log_std))
 
 
+@register()
 class LearnedGaussianPerLayer(AbstractPrior):
     """One learned Gaussian per layer, shared by its weights and biases.
 
@@ -153,6 +156,7 @@ class LearnedGaussianPerLayer(AbstractPrior):
         return Gaussian(self.mean[layer], jnp.exp(2 * self.log_std[layer]))
 
 
+@register()
 class FixedGaussian(AbstractPrior):
     """One given N(mean, std^2) for all weights and biases.
 
@@ -180,6 +184,7 @@ class FixedGaussian(AbstractPrior):
         return Gaussian(self.mean, jnp.exp(2 * self.log_std))
 
 
+@register()
 class LearnedBernoulli(AbstractPrior):
     """The Bernoulli counterpart of the paper's prior: one learned probability for all bits.
 
@@ -204,6 +209,7 @@ class LearnedBernoulli(AbstractPrior):
         return Bernoulli(jax.nn.sigmoid(self.logit))
 
 
+@register()
 class FixedBernoulli(AbstractPrior):
     """One given probability for all bits.
 

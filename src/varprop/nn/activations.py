@@ -26,6 +26,7 @@ from varprop.moments.numerics import (
 )
 from varprop.nn.contract import AbstractLayer
 from varprop.nn.parameters import constant
+from varprop.nn.registry import register
 
 
 class AbstractActivation(AbstractLayer):
@@ -56,6 +57,7 @@ class AbstractActivation(AbstractLayer):
         return self
 
 
+@register("identity")
 class Identity(AbstractActivation):
     """f(a) = a.
 
@@ -75,6 +77,7 @@ class Identity(AbstractActivation):
         return mean, var
 
 
+@register("relu")
 class ReLU(AbstractActivation):
     """The rectifier max(a, 0), in closed form with exact derivatives.
 
@@ -99,6 +102,7 @@ class ReLU(AbstractActivation):
         return rectifier_moments(mean, var)
 
 
+@register("leaky_relu")
 class LeakyReLU(AbstractActivation):
     """a for a > 0, slope * a otherwise, in closed form.
 
@@ -134,6 +138,7 @@ class LeakyReLU(AbstractActivation):
         return up - slope * down, jnp.maximum(up_var + slope**2 * down_var + cross, 0)
 
 
+@register()
 class Heaviside(AbstractActivation):
     """The step function, 1 for a > 0 and 0 otherwise, in closed form.
 
@@ -154,6 +159,7 @@ class Heaviside(AbstractActivation):
         return above, above * below
 
 
+@register("erf")
 class Erf(AbstractActivation):
     """The error function erf(a), in closed form (the variance through Owen's T).
 
@@ -212,6 +218,7 @@ def _logistic_moments(mean, var):
     return jnp.where(small, mean_small, mean_wide), jnp.where(small, var_small, var_wide)
 
 
+@register("logistic")
 class Sigmoid(AbstractActivation):
     """The logistic sigmoid 1 / (1 + exp(-a)), by an approximation.
 
@@ -237,6 +244,7 @@ class Sigmoid(AbstractActivation):
         return _logistic_moments(mean, var)
 
 
+@register("tanh")
 class Tanh(AbstractActivation):
     """The hyperbolic tangent, as 2 sigmoid(2 a) - 1.
 

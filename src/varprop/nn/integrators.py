@@ -20,6 +20,7 @@ from varprop.moments.checks import check_all
 from varprop.moments.numerics import hermite_nodes, square_root
 from varprop.nn.activations import AbstractActivation
 from varprop.nn.parameters import constant
+from varprop.nn.registry import register
 
 ScalarFunction = Callable[[Float[Array, "*shape"]], Float[Array, "*shape"]]
 
@@ -296,6 +297,7 @@ def _cell(fraction: Array, n: int) -> tuple[Array, Array]:
     return index.astype(jnp.int32), position - index
 
 
+@register("gelu")
 class GELU(AbstractHermite):
     """The Gaussian error linear unit a Phi(a), by quadrature.
 
@@ -324,6 +326,7 @@ class GELU(AbstractHermite):
         return jax.nn.gelu(x, approximate=False)
 
 
+@register("silu")
 class SiLU(AbstractHermite):
     """The sigmoid-weighted linear unit a sigmoid(a), also called swish, by quadrature.
 
@@ -352,6 +355,7 @@ class SiLU(AbstractHermite):
         return jax.nn.silu(x)
 
 
+@register("softplus")
 class Softplus(AbstractHermite):
     """The smooth rectifier log(1 + exp(a)), by quadrature.
 

@@ -17,6 +17,7 @@ from varprop.moments.gaussian import Gaussian, JointGaussian, add_variances, as_
 from varprop.nn.activations import AbstractActivation, ReLU
 from varprop.nn.contract import AbstractLayer, PlainLayer
 from varprop.nn.noise import AbstractNoise
+from varprop.nn.registry import register
 from varprop.nn.weights import AbstractWeights, GaussianWeights
 
 WeightInit = Callable[[PRNGKeyArray, tuple[int, ...]], AbstractWeights]
@@ -100,6 +101,7 @@ class AbstractDense(AbstractLayer):
         return Affine(weight, bias)
 
 
+@register()
 class Dense(AbstractDense):
     """A fully connected layer with random weights: the marginal mean and variance of W x + b.
 
@@ -160,6 +162,7 @@ class Dense(AbstractDense):
         return Gaussian(mean, None if var is None else jnp.broadcast_to(var, mean.shape))
 
 
+@register()
 class JointDense(AbstractDense):
     """The last layer of Co-FAWN: W x + b with the full covariance between outputs.
 
@@ -206,6 +209,7 @@ class JointDense(AbstractDense):
         return JointGaussian(mean, DiagonalPlusLowRank(diagonal, shared, factor))
 
 
+@register()
 class Sequential(AbstractLayer):
     """Layers one after the other. Only the last may give a `JointGaussian`.
 

@@ -29,6 +29,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from varprop.moments.checks import check_all
 from varprop.moments.gaussian import Gaussian
 from varprop.nn.contract import AbstractLayer
+from varprop.nn.registry import register
 from varprop.nn.variables import AbstractVariable, Bernoulli, Normal
 
 
@@ -102,6 +103,7 @@ class AbstractMultiplicative(AbstractNoise):
         return x * self.eps.sample(key, x.shape, x.dtype)
 
 
+@register()
 class AdditiveNoise(AbstractAdditive):
     """x~ = x + eps.
 
@@ -120,6 +122,7 @@ class AdditiveNoise(AbstractAdditive):
     eps: AbstractVariable
 
 
+@register()
 class MultiplicativeNoise(AbstractMultiplicative):
     """x~ = x * eps.
 
@@ -138,6 +141,7 @@ class MultiplicativeNoise(AbstractMultiplicative):
     eps: AbstractVariable
 
 
+@register()
 class Dropout(AbstractMultiplicative):
     """Fast dropout (Wang & Manning 2013): each entry is 0 with probability `rate`.
 
@@ -164,6 +168,7 @@ class Dropout(AbstractMultiplicative):
         self.eps = _kept(rate, rescale)
 
 
+@register()
 class DropConnect(AbstractMultiplicative):
     """DropConnect (Wan et al. 2013): dropout of weights, for ``Dense(weight_noise=...)``.
 
@@ -187,6 +192,7 @@ class DropConnect(AbstractMultiplicative):
         self.eps = _kept(rate, rescale)
 
 
+@register()
 class GaussianWeightNoise(AbstractAdditive):
     """Additive zero-mean Gaussian noise of one given size (Graves 2013), on weights or elsewhere.
 

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from varprop.moments.checks import as_float_array, check_all, check_nonnegative
 from varprop.moments.gaussian import Gaussian
 from varprop.nn.parameters import constant
+from varprop.nn.registry import register
 
 
 class AbstractVariable(eqx.Module):
@@ -30,6 +31,7 @@ class AbstractVariable(eqx.Module):
         """Independent draws of the given shape."""
 
 
+@register()
 class Normal(AbstractVariable):
     """A Gaussian variable.
 
@@ -65,6 +67,7 @@ class Normal(AbstractVariable):
         return self.mean.astype(dtype) + self.std.astype(dtype) * draws
 
 
+@register()
 class Bernoulli(AbstractVariable):
     """A variable that is `scale` with probability p and 0 otherwise.
 
@@ -106,6 +109,7 @@ class Bernoulli(AbstractVariable):
         return jnp.where(on, self.scale.astype(dtype), 0)
 
 
+@register()
 class Uniform(AbstractVariable):
     """A variable uniform between low and high.
 

@@ -20,6 +20,7 @@ from varprop.moments.checks import (
 )
 from varprop.moments.gaussian import Gaussian
 from varprop.nn.parameters import count_parameters
+from varprop.nn.registry import register
 from varprop.nn.variables import Bernoulli
 
 Prior = TypeVar("Prior")
@@ -54,6 +55,7 @@ class AbstractWeights(eqx.Module, Generic[Prior]):
         return count_parameters(self)
 
 
+@register("gaussian")
 class GaussianWeights(AbstractWeights[Gaussian]):
     """Independent Gaussian weights (the paper's q).
 
@@ -142,6 +144,7 @@ class GaussianWeights(AbstractWeights[Gaussian]):
         return 0.5 * jnp.sum(jnp.expm1(log_ratio) - log_ratio + shift)
 
 
+@register("bernoulli")
 class BernoulliWeights(AbstractWeights[Bernoulli]):
     """Binary weights w = (b - 1/2) s with b ~ Bernoulli(p): half the parameters of Gaussian ones.
 
@@ -246,6 +249,7 @@ class BernoulliWeights(AbstractWeights[Bernoulli]):
         return jnp.sum(jnp.exp(log_p) * (log_p - on) + jnp.exp(log_q) * (log_q - off))
 
 
+@register()
 class PointWeights(AbstractWeights[None]):
     """Weights that are exactly known: those of an ordinary network.
 

@@ -1,7 +1,8 @@
-"""Filling buffers of rows on a thread of their own, while the one before is trained on.
+"""Buffers of standardized rows on the devices: one that stays, or many that are read ahead.
 
-Where several processes share a run, each reads its part of every buffer, and hands it to the others
-when the buffer is taken.
+Where all rows fit one buffer it is filled once and kept. Otherwise a thread of its own fills the
+next while the one before is trained on. Where several processes share a run, each reads its part of
+every buffer, and hands it to the others when the buffer is taken.
 """
 
 from __future__ import annotations
@@ -18,67 +19,81 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array
 
-from varprop.data.source import AbstractSource, SourceError
+from varprop.data.source import PIECE_ROWS, AbstractSource, Rows, SourceError
+from varprop.data.statistics import Scaling, Statistics
 from varprop.training.devices import on_devices, replicated, spans_processes, split_over
-from varprop.training.plan import Plan
-from varprop.training.program import Rows
+from varprop.training.schedule import Plan
 
 #: Buffers alive at any moment: one to train on, one being filled or waiting.
 N_BUFFERS = 2
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Buffer:
-    """Rows on the devices; those beyond `n_rows` are copies of others, valid numbers."""
+class Feed:
+    """What a lane is fed: a source, scaled, in the buffers of a plan, on some devices.
 
-    rows: Rows
-    n_rows: int
-
-
-class BufferReader:
-    """Reads the buffers of a plan in order, one ahead of whoever takes them.
-
-    Parameters
+    Attributes
     ----------
-    source, plan, dtype
-        What to read, in which order and as what.
-    first, last
-        Numbers of the first buffer and of the one after the last.
-    shuffle
-        Whether blocks come in the order of the epoch or as they are.
+    source, plan, scaling, dtype
+        What to read, in which order, how to scale it and as what.
+    statistics
+        Of the source.
     mesh
         The devices the rows are for, each of which gets all of them; JAX's usual one unless given.
     """
 
-    def __init__(
-        self,
-        source: AbstractSource,
-        plan: Plan,
-        dtype: np.dtype,
-        *,
-        first: int,
-        last: int,
-        shuffle: bool,
-        mesh: Mesh | None = None,
-    ):
-        self._source, self._plan, self._dtype = source, plan, dtype
-        self._first, self._last, self._shuffle, self._mesh = first, last, shuffle, mesh
-        self._part = _part_of_process(plan.buffer_rows, mesh)
+    source: AbstractSource
+    plan: Plan
+    scaling: Scaling
+    dtype: np.dtype
+    statistics: Statistics
+    mesh: Mesh | None = None
+
+    @functools.cached_property
+    def resident(self) -> Rows | None:
+        """The rows on the devices, if all fit one buffer."""
+        if self.plan.n_buffers > 1:
+            return None
+        reader = BufferReader(self, first=0, last=1, shuffle=False)
+        try:
+            return reader.take()
+        finally:
+            reader.close()
+
+
+class BufferReader:
+    """Reads the buffers of a feed in order, one ahead of whoever takes them.
+
+    Parameters
+    ----------
+    feed
+        What to read.
+    first, last
+        Numbers of the first buffer and of the one after the last.
+    shuffle
+        Whether blocks come in the order of the epoch or as they are.
+    """
+
+    def __init__(self, feed: Feed, *, first: int, last: int, shuffle: bool):
+        self._feed, self._plan = feed, feed.plan
+        self._first, self._last, self._shuffle = first, last, shuffle
+        self._part = _part_of_process(feed.plan.buffer_rows, feed.mesh)
         self._slots = threading.Semaphore(N_BUFFERS)
-        self._ready: queue.SimpleQueue[Buffer | BaseException] = queue.SimpleQueue()
+        self._ready: queue.SimpleQueue[Rows | BaseException] = queue.SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="varprop-reader", daemon=True)
         self._thread.start()
 
-    def take(self) -> Buffer:
-        """Wait for the next buffer, or raise what reading it raised."""
+    def take(self) -> Rows:
+        """Wait for the next buffer, or raise what reading it raised.
+
+        Rows beyond those of the buffer are copies of others, valid numbers.
+        """
         item = self._ready.get()
         if isinstance(item, BaseException):
             raise item
-        if spans_processes(self._mesh):
-            assert self._mesh is not None
-            return dataclasses.replace(item, rows=_exchange(self._mesh)(item.rows))
-        return item
+        mesh = self._feed.mesh
+        return _exchange(mesh)(item) if mesh is not None and spans_processes(mesh) else item
 
     def release(self) -> None:
         """Say that the buffer taken last is no longer in use."""
@@ -112,7 +127,7 @@ class BufferReader:
         # Where the last buffer of an epoch leaves nothing for this process, any row will do.
         return (start + first, start + end) if first < end else (start, start + 1)
 
-    def _read(self, epoch: int, parts: list[tuple[int, int]]) -> Iterator[np.ndarray]:
+    def _read(self, epoch: int, parts: list[tuple[int, int]]) -> Iterator[Rows]:
         """Yield these rows of an epoch; blocks that have none of them are not read."""
         n_blocks = len(self._plan.block_rows)
         end = 0
@@ -121,40 +136,42 @@ class BufferReader:
             wanted = [(a, b) for a, b in parts if a < end and b > row]
             if not wanted:
                 continue
-            for piece in self._source.read(int(block), self._dtype):
+            for piece in self._feed.source.read(int(block)):
                 if self._closed:
                     return
                 for a, b in wanted:
-                    if a < row + len(piece) and b > row:
-                        yield piece[max(0, a - row) : b - row]
-                row += len(piece)
+                    if a < row + len(piece.x) and b > row:
+                        yield piece.part(slice(max(0, a - row), b - row))
+                row += len(piece.x)
                 if row >= wanted[-1][1]:
                     break
 
-    def _fill(self, pieces: _Pieces, place: int) -> Buffer:
-        n_inputs, n_outputs = len(self._source.features), len(self._source.targets)
+    def _fill(self, pieces: _Pieces, place: int) -> Rows:
+        source, dtype = self._feed.source, self._feed.dtype
         size = self._part[1] - self._part[0]
         first, end = self._rows_of(place)
-        n_rows = end - first
-        x = _aligned((size, n_inputs), self._dtype)
-        y = _aligned((size, n_outputs), self._dtype)
-        weight = None if self._source.weight is None else _aligned((size,), self._dtype)
-        done = 0
+        x_shape = (size, len(source.features))
+        buffer = Rows(
+            _aligned(x_shape, dtype),
+            _aligned((size, len(source.targets)), dtype),
+            None if source.weight_name is None else _aligned((size,), dtype),
+            _aligned(x_shape, dtype) if source.uncertain else None,
+        )
+        done, n_rows = 0, end - first
         while done < n_rows and not self._closed:
-            piece = pieces.take(n_rows - done)
-            part = slice(done, done + len(piece))
-            x[part] = piece[:, :n_inputs]
-            y[part] = piece[:, n_inputs : n_inputs + n_outputs]
-            if weight is not None:
-                weight[part] = piece[:, -1]
-            done += len(piece)
-        for array in (x, y, weight):
-            if array is not None:
-                array[done:] = array[0]
+            # Scaled while it is still in float64, a bounded number of rows at a time.
+            piece = self._feed.scaling.rows(pieces.take(min(n_rows - done, PIECE_ROWS)), dtype)
+            part = slice(done, done + len(piece.x))
+            for room, content in zip(buffer, piece, strict=True):
+                if room is not None:
+                    room[part] = 0.0 if content is None else content
+            done = part.stop
+        for room in buffer:
+            if room is not None:
+                room[done:] = room[0]
         # JAX's switch for float64 belongs to a thread, and this one is new.
-        with jax.enable_x64(self._dtype == np.float64):
-            x_, y_, weight_ = _placed((x, y, weight), self._mesh, self._part)
-        return Buffer(Rows(x_, y_, weight_, None), self._plan.rows_of(place))
+        with jax.enable_x64(dtype == np.float64):
+            return _placed(buffer, self._feed.mesh, self._part)
 
 
 def _part_of_process(n_rows: int, mesh: Mesh | None) -> tuple[int, int]:
@@ -171,9 +188,7 @@ def _even(n_rows: int, mesh: Mesh) -> int:
     return -(-n_rows // mesh.size) * mesh.size
 
 
-def _placed(
-    arrays: tuple[np.ndarray | None, ...], mesh: Mesh | None, part: tuple[int, int]
-) -> tuple[Any, ...]:
+def _placed(arrays: Rows, mesh: Mesh | None, part: tuple[int, int]) -> Rows:
     """Put what this process has read on its devices; `_exchange` makes it whole on all."""
     if not spans_processes(mesh):
         return on_devices(arrays, mesh)
@@ -202,17 +217,20 @@ def _exchange(mesh: Mesh) -> Callable[[Rows], Rows]:
 class _Pieces:
     """Pieces cut to size: what is beyond the end of a buffer is kept for the next."""
 
-    def __init__(self, pieces: Iterator[np.ndarray]):
+    def __init__(self, pieces: Iterator[Rows]):
         self._pieces = pieces
-        self._rest = np.empty((0, 0))
+        self._rest: Any = Rows(np.empty((0, 0)), np.empty((0, 0)))
 
-    def take(self, at_most: int) -> np.ndarray:
-        while not len(self._rest):
+    def take(self, at_most: int) -> Rows:
+        while not len(self._rest.x):
             try:
                 self._rest = next(self._pieces)
             except StopIteration:
                 raise SourceError("the source has fewer rows than it said: start again.") from None
-        piece, self._rest = self._rest[:at_most], self._rest[at_most:]
+        piece, self._rest = (
+            self._rest.part(slice(at_most)),
+            self._rest.part(slice(at_most, None)),
+        )
         return piece
 
 

@@ -25,32 +25,25 @@ _AXIS = "rows"
 
 
 def data_mesh(devices: Sequence[jax.Device] | None) -> Mesh | None:
-    """Return the mesh of these devices, of all that JAX sees by default; None for the usual one.
-
-    Inside `jax.default_device` the default is that device alone.
+    """Return the mesh of these devices; None for JAX's usual one, which is the default.
 
     Examples
     --------
     >>> data_mesh(jax.devices()[:1]) is None
     True
     """
-    if devices is None:
-        default = jax.config.jax_default_device  # type: ignore[attr-defined]
-        chosen = jax.devices() if default is None else []
-    elif not devices:
-        raise ValueError("devices must name at least one device; jax.devices() lists them.")
-    else:
-        chosen = list(devices)
-    if not chosen or chosen == jax.local_devices()[:1]:
+    if devices is None or list(devices) == jax.local_devices()[:1]:
         return None
-    taking_part = {device.process_index for device in chosen}
+    if not devices:
+        raise ValueError("devices must name at least one device; jax.devices() lists them.")
+    taking_part = {device.process_index for device in devices}
     if taking_part != {jax.process_index()} and len(taking_part) != jax.process_count():
         raise ValueError(
             "devices must be those of this process, jax.local_devices(), or some of every process: "
             f"these are of processes {sorted(taking_part)} of {jax.process_count()}."
         )
     # Auto: the compiler follows the placement of the batch through the whole step.
-    return jax.make_mesh((len(chosen),), (_AXIS,), axis_types=(AxisType.Auto,), devices=chosen)
+    return jax.make_mesh((len(devices),), (_AXIS,), axis_types=(AxisType.Auto,), devices=devices)
 
 
 def spans_processes(mesh: Mesh | None) -> bool:

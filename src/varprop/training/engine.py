@@ -1,9 +1,8 @@
 """`fit` and `fit_many`: lanes of training on one compiled program, on as many threads as cores.
 
-A lane is one independent training run. All lanes run the same compiled program on the same copy of
-the data; they differ by index arrays, keys and scalars. Each is a sequence of calls, each of one
-window of epochs; Python runs only in between: to look at the loss, show progress, write a
-checkpoint, stop.
+A lane is one independent training run. All lanes run the same compiled program, and those of equal
+rows share one copy of them; they differ by keys and scalars. Each is a sequence of calls; Python
+runs only in between: to look at the loss, show progress, write a checkpoint, stop.
 """
 
 from __future__ import annotations
@@ -20,43 +19,35 @@ import numpy as np
 import optax  # type: ignore[import-untyped]
 from jaxtyping import PRNGKeyArray
 
-from varprop.data.arrays import Data
+from varprop.data.source import AbstractSource
+from varprop.data.statistics import Scaling, Statistics
 from varprop.learning.model import Model
 from varprop.learning.objectives import AbstractObjective
-from varprop.training.devices import data_mesh, require_same, spans_processes
-from varprop.training.lanes import Lane
-from varprop.training.preparation import fingerprint, prepare
-from varprop.training.progress import Progress
+from varprop.training.devices import require_same, spans_processes
+from varprop.training.preparation import Lane, prepare, run_digest
 from varprop.training.recipe import Recipe
 from varprop.training.result import Fit
-from varprop.training.session import Session
+from varprop.training.session import Progress, Session
 
 
 def fit(
     model: Model,
-    data: Data | Any,
+    data: AbstractSource,
     objective: AbstractObjective,
     *,
     key: PRNGKeyArray,
     recipe: Recipe | None = None,
-    standardize: bool = True,
-    optimizer: optax.GradientTransformation | None = None,
-    time_limit: float | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_every: float = 30.0,
-    progress: bool = False,
-    devices: Sequence[jax.Device] | None = None,
+    **options: Any,
 ) -> Fit:
     """Train one model.
 
     Parameters
     ----------
     model
-        Where training starts.
+        Where training starts; its dtype is that of training.
     data
-        The training rows: `Data`, or a source of row blocks such as
-        `varprop.streaming.ParquetSource` for more of them than fit into memory;
-        `varprop.streaming.fit_stream` has further options.
+        The training rows: `Data`, or a source of row blocks such as `varprop.data.ParquetSource`
+        for more of them than fit into memory.
     objective
         What to minimize.
     key
@@ -64,24 +55,8 @@ def fit(
         bit on the same machine.
     recipe
         How to train; the default recipe unless given, `Recipe.paper()` for the paper's protocol.
-    standardize
-        Train on inputs and targets shifted and scaled to mean 0 and variance 1. The trained model
-        is in these units; `Fit.scaling` has the numbers.
-    optimizer
-        Any Optax optimizer, used with its own learning rate instead of the recipe's.
-    time_limit
-        Seconds after which training stops with what there is.
-    checkpoint
-        A file to write the state to from time to time. If it exists and belongs to the same run,
-        training resumes from it and ends as if it had never been interrupted, to the bit.
-    checkpoint_every
-        Seconds between checkpoints.
-    progress
-        Show a progress bar.
-    devices
-        Every batch is sharded over these, all that JAX sees unless given: all devices of this
-        process and, after `varprop.distributed.initialize`, of all others, which must then make the
-        same call with the same arguments. Results are those of one device, up to rounding.
+    **options
+        As in `fit_many`.
 
     Returns
     -------
@@ -96,40 +71,18 @@ def fit(
     >>> x = np.linspace(-1, 1, 64)[:, None]
     >>> result = fit(regression_model(1, 1, key=jax.random.key(0)), Data(x, np.sin(3 * x)), ROPD(),
     ...              key=jax.random.key(1), recipe=Recipe(max_steps=50))
-    >>> result.outcome.value, result.n_steps
-    ('max_steps', 50)
+    >>> result
+    Fit(max_steps, loss=..., n_steps=50, seconds=...)
+    >>> result.predictive(x).mean.shape
+    (64, 1)
     """
-    options: dict[str, Any] = {
-        "standardize": standardize,
-        "optimizer": optimizer,
-        "time_limit": time_limit,
-        "checkpoint": checkpoint,
-        "checkpoint_every": checkpoint_every,
-        "progress": progress,
-        "devices": devices,
-    }
-    if not isinstance(data, Data):
-        return _fit_source(model, data, objective, key=key, recipe=recipe, **options)
     lane = Lane(model=model, key=key, recipe=recipe or Recipe())
     return fit_many([lane], data, objective, **options)[0]
 
 
-def _fit_source(model: Model, data: Any, objective: AbstractObjective, **options: Any) -> Fit:
-    # Streaming is built on this engine, and needs pyarrow.
-    from varprop.data.source import AbstractSource
-    from varprop.training.stream_engine import fit_stream
-
-    if not isinstance(data, AbstractSource):
-        raise TypeError(
-            f"data must be varprop.Data or a source of rows, but is {type(data).__name__}: "
-            "varprop.Data(X, y) makes one of arrays."
-        )
-    return fit_stream(model, data, objective, **options)
-
-
 def fit_restarts(
     init: Callable[[PRNGKeyArray], Model],
-    data: Data,
+    data: AbstractSource,
     objective: AbstractObjective,
     *,
     key: PRNGKeyArray,
@@ -138,9 +91,6 @@ def fit_restarts(
     **options: Any,
 ) -> Fit:
     """Train from several starts and keep the one with the lowest final training objective.
-
-    Every other lane trains without the warm-up of the KL weight: which of the two ends lower
-    depends on the data, and the training objective says so without any held-out row.
 
     Parameters
     ----------
@@ -153,7 +103,7 @@ def fit_restarts(
     n_restarts
         Number of starts, at least 1.
     recipe
-        As in `fit`.
+        As in `fit`; it says whether every other lane trains without warm-up.
     **options
         As in `fit_many`.
 
@@ -175,19 +125,14 @@ def fit_restarts(
 
 
 def restart_lanes(
-    init: Callable[[PRNGKeyArray], Model],
-    *,
-    key: PRNGKeyArray,
-    n_restarts: int,
-    recipe: Recipe,
-    rows: np.ndarray | None = None,
+    init: Callable[[PRNGKeyArray], Model], *, key: PRNGKeyArray, n_restarts: int, recipe: Recipe
 ) -> list[Lane]:
-    """Lanes from different starts, every other one without warm-up (if the recipe has one)."""
+    """Lanes from different starts, with and without warm-up in turn if the recipe says so."""
     lanes = []
     for number, lane_key in enumerate(jax.random.split(key, n_restarts)):
         model_key, run_key = jax.random.split(lane_key)
-        plain = recipe.replace(kl_warmup=0) if number % 2 else recipe
-        lanes.append(Lane(model=init(model_key), key=run_key, rows=rows, recipe=plain))
+        plain = recipe.replace(kl_warmup=0) if recipe.alternate and number % 2 else recipe
+        lanes.append(Lane(model=init(model_key), key=run_key, recipe=plain))
     return lanes
 
 
@@ -200,10 +145,13 @@ def best_of(fits: Sequence[Fit]) -> Fit:
 
 def fit_many(
     lanes: Sequence[Lane],
-    data: Data,
+    data: AbstractSource,
     objective: AbstractObjective,
     *,
-    standardize: bool = True,
+    scaling: Scaling | None = None,
+    statistics: Statistics | None = None,
+    buffer_rows: int | None = None,
+    final_pass: bool = True,
     optimizer: optax.GradientTransformation | None = None,
     n_threads: int | None = None,
     time_limit: float | None = None,
@@ -214,31 +162,65 @@ def fit_many(
 ) -> list[Fit]:
     """Train many lanes: splits, seeds, ensemble members, KL weights, learning rates.
 
-    The program is compiled once and the data is held once. A lane gives the same result, to the
+    The program is compiled once, and equal rows are held once. A lane gives the same result, to the
     bit, as the same lane trained by `fit`; a lane that fails does not touch the others.
+
+    Rows that fit one buffer stay on the device. Otherwise the blocks of a source are read, in a new
+    random order in every epoch, into buffers whose rows are shuffled; the next is read while one is
+    trained on, and each row is seen once per epoch. The memory this needs on top of the libraries,
+    in bytes, with c columns of s bytes each (4 for float32): 2 * buffer_rows * c * s for the
+    buffers, about 16 * buffer_rows for the order of rows, and what decoding needs: about
+    6 * 65,536 * c * 8, and a page of Parquet per column.
 
     Parameters
     ----------
     lanes
         What to train.
     data
-        All rows; each lane picks its own.
+        All rows; each lane picks its own, which only `Data` allows.
     objective
         What to minimize.
-    standardize
-        Scale every lane by its own training rows.
+    scaling
+        What rows are shifted and divided by, and results are in: by mean and standard deviation of
+        the lane's own rows unless given (`Scaling.identity(n_inputs, n_outputs)` takes them as they
+        are). The trained model is in these units; `Fit.scaling` has the numbers.
+    statistics
+        From `Statistics.of(data)`; without it the rows are looked at once to make it.
+    buffer_rows
+        Rows per buffer, rounded down to whole batches. Unless given, arrays make one buffer, and
+        other sources have 1,048,576 rows or as many as make 128 MiB, whichever is less.
+    final_pass
+        Evaluate the objective on all rows at the end, for `Fit.loss`, which is NaN otherwise.
     optimizer
-        As in `fit`.
+        Any Optax optimizer, used with its own learning rate instead of the recipe's.
     n_threads
         Lanes trained at a time; as many as there are cores unless given. Where batches are sharded
-        over several devices, lanes follow one another.
-    time_limit, checkpoint, checkpoint_every, progress, devices
-        As in `fit`.
+        over several devices, or rows do not fit one buffer, lanes follow one another.
+    time_limit
+        Seconds after which training stops with what there is.
+    checkpoint
+        A file to write the state to from time to time. If it exists and belongs to the same run,
+        training resumes from it and ends as if it had never been interrupted, to the bit.
+    checkpoint_every
+        Seconds between checkpoints.
+    progress
+        Show a progress bar.
+    devices
+        Shard every batch over these: ``jax.devices()`` for all that JAX sees, those of other
+        processes after `varprop.distributed.initialize` included, which must then make the same
+        call with the same arguments. Results are those of one device, up to rounding.
 
     Returns
     -------
     list of Fit
-        In the order of the lanes.
+        In the order of the lanes. `loss` is NaN where rows do not fit one buffer and training was
+        interrupted: no further pass is made then.
+
+    Raises
+    ------
+    SourceError
+        One sentence that names the place, if a row cannot be used or the source cannot be read.
+        What was trained until then is in the checkpoint, if there is one.
 
     Examples
     --------
@@ -251,35 +233,34 @@ def fit_many(
     >>> [result.n_steps for result in fit_many(lanes, Data(x, x), VI())]
     [20, 20, 20]
     """
-    if not lanes:
-        raise ValueError("there are no lanes to train.")
-    mesh = data_mesh(devices)
-    shared = spans_processes(mesh)
+    path = None if checkpoint is None else pathlib.Path(checkpoint)
+    if path is not None and not path.parent.is_dir():
+        raise FileNotFoundError(f"the folder of the checkpoint, {path.parent}, does not exist.")
+    deadline = None if time_limit is None else time.monotonic() + time_limit
     runners = prepare(
-        lanes, data, objective, standardize=standardize, optimizer=optimizer, mesh=mesh
+        lanes,
+        data,
+        objective,
+        scaling=scaling,
+        statistics=statistics,
+        buffer_rows=buffer_rows,
+        final_pass=final_pass,
+        optimizer=optimizer,
+        devices=devices,
     )
-    n_threads = min(len(lanes), n_threads or os.cpu_count() or 1)
-    session = Session(
-        runners,
-        # Programs that run on the same devices at once wait for each other's messages, for ever.
-        n_threads=n_threads if mesh is None else 1,
-        deadline=None if time_limit is None else time.monotonic() + time_limit,
-        shared=shared,
-    )
-    digest = ""
-    if shared or checkpoint is not None:
-        digest = fingerprint(lanes, data, objective, standardize, runners)
+    mesh = runners[0].program.mesh
+    shared = spans_processes(mesh)
+    # Programs that run on the same devices at once wait for each other's messages, for ever; and
+    # lanes that read each hold buffers of their own.
+    together = mesh is None and runners[0].feed.plan.n_buffers == 1
+    n_threads = min(len(lanes), n_threads or os.cpu_count() or 1) if together else 1
+    session = Session(runners, n_threads=n_threads, deadline=deadline, shared=shared)
+    digest = run_digest(lanes, objective, runners) if shared or path is not None else ""
     if shared:
         require_same(digest, "data, models, settings or keys")
-    if checkpoint is not None:
-        path = pathlib.Path(checkpoint)
-        if not path.parent.is_dir():
-            raise FileNotFoundError(f"the folder of the checkpoint, {path.parent}, does not exist.")
+    if path is not None:
         session.resume_from(path, digest)
-    with Progress(
-        progress and jax.process_index() == 0,
-        len(lanes),
-        max(runner.max_steps for runner in runners),
-    ) as bar:
+    longest = max(runner.schedule.max_steps for runner in runners)
+    with Progress(progress and jax.process_index() == 0, len(lanes), longest) as bar:
         session.run(bar, checkpoint_every)
     return [runner.result() for runner in runners]

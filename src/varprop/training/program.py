@@ -18,36 +18,22 @@ import optax  # type: ignore[import-untyped]
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
+from varprop.data.source import Rows
 from varprop.learning.objectives import batch_loss
 from varprop.moments.gaussian import Gaussian
 from varprop.nn.parameters import Structure
 from varprop.training.devices import on_devices, over_devices
-
-MAX_EPOCHS_PER_CALL = 1024
+from varprop.training.schedule import MAX_PASSES, cooled, warmth
 
 #: How often the program has been traced in this process; the tests count compilations with it.
 trace_count = 0
 
 
-class Rows(NamedTuple):
-    """The data, shared by all lanes; rows are padded, the padding is valid numbers."""
-
-    x: Float[Array, "rows inputs"]
-    y: Float[Array, "rows outputs"]
-    weight: Float[Array, " rows"] | None
-    x_var: Float[Array, "rows inputs"] | None
-
-
 class LaneInputs(NamedTuple):
-    """What makes a lane: which rows, their scaling, its randomness and its settings."""
+    """What makes a lane: how many rows, their weight, its randomness and its settings."""
 
-    rows: Int[Array, " padded"]
     n_rows: Int[Array | np.ndarray, ""]
     total_weight: Float[Array | np.ndarray, ""]
-    x_shift: Float[Array, " inputs"]
-    x_inv_scale: Float[Array, " inputs"]
-    y_shift: Float[Array, " outputs"]
-    y_inv_scale: Float[Array, " outputs"]
     keys: PRNGKeyArray  # shape (2,): for the order of rows and for objectives that sample
     constants: list[Array]
     learning_rate: Float[Array, ""]
@@ -62,7 +48,7 @@ class LaneState(NamedTuple):
     previous: Float[Array, " p"]  # before the last step: the last known to have a finite loss
     optimizer: PyTree
     step: Int[Array, ""]
-    epoch: Int[Array, ""]
+    epoch: Int[Array, ""]  # passes over a buffer
     finite: Bool[Array | np.ndarray, ""]
 
 
@@ -126,7 +112,7 @@ class Program:
         *,
         train: bool = True,
     ) -> tuple[LaneState, Float[Array, " epochs"]]:
-        """Run some epochs (at most `MAX_EPOCHS_PER_CALL`); return the state and the epochs' losses.
+        """Pass over the rows some times (at most `MAX_PASSES`); return the state and the losses.
 
         With `train=False` nothing is changed: the losses are the objective with the full KL weight,
         exactly as the same compiled program computes it.
@@ -189,20 +175,13 @@ def _run_epochs(program, state, lane, rows, cooldown, n_epochs, train):
     def loss_of(params, given, chosen, weight, draw, kl_weight):
         lane, rows, batches = given
         model, objective = program.structure.build(params, lane.constants)
-        if rows.weight is not None:
-            weight = weight * rows.weight[chosen]
-        x = (rows.x[chosen] - lane.x_shift) * lane.x_inv_scale
-        y = (rows.y[chosen] - lane.y_shift) * lane.y_inv_scale
-        x_var = None
-        if rows.x_var is not None:
-            # One factor at a time: the square of a large one overflows.
-            x_var = rows.x_var[chosen] * lane.x_inv_scale * lane.x_inv_scale
+        x, y, row_weight, x_var = rows.part(chosen)
         return batch_loss(
             objective,
             model,
             Gaussian(x, x_var),
             y,
-            weight,
+            weight if row_weight is None else weight * row_weight,
             key=jax.random.fold_in(lane.keys[1], draw),
             kl_weight=kl_weight,
             n_batches=batches,
@@ -219,8 +198,7 @@ def _run_epochs(program, state, lane, rows, cooldown, n_epochs, train):
     def one_step(first_draw, batch, carry):
         state, order, total = carry
         step = state.step.astype(dtype)
-        warmth = jnp.where(lane.kl_warmup > 0, jnp.minimum(1.0, step / lane.kl_warmup), 1.0)
-        kl_weight = lane.kl_weight * jnp.where(train, warmth, 1.0)
+        kl_weight = lane.kl_weight * jnp.where(train, warmth(step, lane.kl_warmup, jnp), 1.0)
         slots = batch * size + jnp.arange(size, dtype=jnp.int32)
         chosen = jax.lax.dynamic_slice(order, (batch * size,), (size,))
         weight = (slots < lane.n_rows).astype(dtype)
@@ -230,8 +208,7 @@ def _run_epochs(program, state, lane, rows, cooldown, n_epochs, train):
         # 0 * x is 0 unless x is infinite or NaN, so one sum looks at all of them.
         finite = state.finite & jnp.isfinite(loss + jnp.sum(0.0 * gradient))
         updates, optimizer = program.updates(gradient, state.optimizer, state.params)
-        left = 1.0 - (step - cooldown.start) / cooldown.length
-        rate = jnp.clip(left, 0.0, 1.0)
+        rate = cooled(step, cooldown.start, cooldown.length, jnp)
         if program.scaled:
             rate = -lane.learning_rate * rate
         moving, failed = finite & train, ~finite & train
@@ -253,7 +230,9 @@ def _run_epochs(program, state, lane, rows, cooldown, n_epochs, train):
     def one_epoch(index, carry):
         state, losses = carry
         epoch = state.epoch + index
-        order = lane.rows
+        # Whole batches, the last one filled up with copies of a row, of weight 0.
+        slots = jnp.arange(-(-rows.x.shape[0] // size) * size, dtype=jnp.int32)
+        order = jnp.where(slots < lane.n_rows, slots, 0)
         if program.shuffle:
             order = shuffled(order, lane.n_rows, jax.random.fold_in(lane.keys[0], epoch))
         start = (state, order, jnp.zeros((), dtype))
@@ -262,7 +241,7 @@ def _run_epochs(program, state, lane, rows, cooldown, n_epochs, train):
         state, _, total = jax.lax.fori_loop(0, n_batches, step, start)
         return state, losses.at[index].set(total / batches)
 
-    losses = jnp.zeros(MAX_EPOCHS_PER_CALL, dtype)
+    losses = jnp.zeros(MAX_PASSES, dtype)
     state, losses = jax.lax.fori_loop(0, n_epochs, one_epoch, (state, losses))
     return state._replace(epoch=state.epoch + jnp.where(train, n_epochs, 0)), losses
 

@@ -82,6 +82,12 @@ class Recipe:
         Limit of steps, cool-down included, rounded up to whole epochs.
     batch_size
         Rows per step; None takes all rows in every step (deterministic gradient descent).
+    alternate
+        Whether every other restart trains without warm-up: which of the two ends lower depends on
+        the data, and the training objective says so without any held-out row.
+    noise_floor
+        Whether the noise of targets that repeat (whole numbers, say) is kept above a tenth of the
+        step between them; see `varprop.data.Statistics`. It is an estimator that knows the targets.
     stop
         When the loss counts as converged.
 
@@ -97,6 +103,8 @@ class Recipe:
     cooldown: int = 5_000
     max_steps: int = 40_000
     batch_size: int | None = 128
+    alternate: bool = True
+    noise_floor: bool = True
     stop: StopRule = dataclasses.field(default_factory=StopRule)
 
     def __post_init__(self):
@@ -124,6 +132,7 @@ class Recipe:
             kl_warmup=0,
             cooldown=0,
             max_steps=300_000,
+            noise_floor=False,
             stop=StopRule(window=1000, tol=1e-3, patience=10),
         )
 

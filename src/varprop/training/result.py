@@ -1,43 +1,25 @@
-"""What a fit returns: outcome is data, never a silent NaN."""
+"""What a fit returns, and what it predicts: the way from a model to a predictive distribution."""
 
 from __future__ import annotations
 
 import dataclasses
-import enum
+import functools
+from typing import Any
 
+import jax
 import numpy as np
 
-from varprop.data.arrays import Scaling
+from varprop.data.statistics import Scaling
 from varprop.learning.model import Model
+from varprop.moments.gaussian import Gaussian, JointGaussian
+from varprop.nn.parameters import take_apart
+from varprop.predictive.distribution import Predictive
 from varprop.training.recipe import Recipe
+from varprop.training.schedule import Outcome, bucket_size
 
-
-class Outcome(enum.Enum):
-    """How a lane ended, with a sentence to show.
-
-    Examples
-    --------
-    >>> Outcome.CONVERGED.sentence
-    'the training loss converged'
-    """
-
-    CONVERGED = "converged"
-    MAX_STEPS = "max_steps"
-    NONFINITE = "nonfinite"
-    INTERRUPTED = "interrupted"
-    TIME_LIMIT = "time_limit"
-
-    @property
-    def sentence(self) -> str:
-        """What happened, in words."""
-        return {
-            Outcome.CONVERGED: "the training loss converged",
-            Outcome.MAX_STEPS: "the limit of steps was reached before the loss had converged",
-            Outcome.NONFINITE: "the loss or its gradient became infinite or NaN, and the last "
-            "finite parameters were kept: lower the learning rate",
-            Outcome.INTERRUPTED: "training was interrupted, and what there was is returned",
-            Outcome.TIME_LIMIT: "the time limit was reached",
-        }[self]
+# Large enough that a call's fixed cost does not count, small enough to stay in the processor's
+# cache.
+BLOCK_ROWS = 4096
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,10 +32,11 @@ class Fit:
         The trained model, in scaled units.
     history
         Training loss of every epoch (per row, with the KL weight of the moment), shape (epochs,).
-        All finite: a lane that turned non-finite has those of the epochs before.
+        All finite: a lane that turned non-finite has those of the epochs before. Of rows that come
+        in several buffers the last epoch may be one that was only begun.
     loss
         The objective per row over all training rows at the end, with the full KL weight. This is
-        what restarts are chosen by. NaN if it is not finite.
+        what restarts are chosen by. NaN if it is not finite, or was not asked for.
     outcome
         How it ended.
     n_steps
@@ -82,3 +65,121 @@ class Fit:
     def n_epochs(self) -> int:
         """Passes over the training rows."""
         return len(self.history)
+
+    def predictive(self, x: Any, *, x_var: Any = None) -> Predictive:
+        """Return the predictive distributions of rows, in the units of the training data.
+
+        Parameters
+        ----------
+        x
+            Shape (rows, inputs).
+        x_var
+            Variance of the inputs' measurement error, shape of x; none unless given.
+        """
+        return propagate(self.model, np.asarray(x), x_var=x_var, scaling=self.scaling)
+
+    def __repr__(self) -> str:
+        """Return how it went, not the numbers."""
+        return (
+            f"Fit({self.outcome.value}, loss={self.loss:.4g}, n_steps={self.n_steps}, "
+            f"seconds={self.seconds:.1f})"
+        )
+
+
+def propagate(
+    model: Model,
+    x: np.ndarray,
+    *,
+    x_var: np.ndarray | None = None,
+    scaling: Scaling | None = None,
+    squeeze: bool = False,
+    block_rows: int = BLOCK_ROWS,
+) -> Predictive:
+    """Push rows through a model, in blocks of bounded memory.
+
+    Parameters
+    ----------
+    model
+        Any model.
+    x
+        Shape (rows, inputs), in the user's units.
+    x_var
+        Variance of the inputs' measurement error, shape of x.
+    scaling
+        What the model was trained with (`Fit.scaling`); none unless given.
+    squeeze
+        Whether a single target comes without an axis of its own.
+    block_rows
+        Rows at a time.
+
+    Returns
+    -------
+    Predictive
+        What the model's likelihood makes of the network's output, float64.
+
+    Raises
+    ------
+    ValueError
+        If a row lies so far out that the model's precision cannot hold its prediction.
+
+    Examples
+    --------
+    >>> import jax
+    >>> from varprop.learning.model import regression_model
+    >>> out = propagate(regression_model(3, 2, key=jax.random.key(0)), np.ones((7, 3)))
+    >>> out.mean.shape, out.model_var.shape, out.noise_var.shape
+    ((7, 2), (7, 2), (7, 2))
+    """
+    structure, params, constants = take_apart(model)
+    n, inputs = x.shape
+    block = min(bucket_size(max(n, 1)), block_rows)
+    if scaling is None:
+        scaling = Scaling.identity(inputs, model.likelihood.n_targets)
+    found = []
+    for start in range(0, max(n, 1), block):
+        part = slice(start, start + block)
+        var_part = None if x_var is None else x_var[part]
+        rows = [
+            None if values is None else np.pad(values, ((0, block - len(values)), (0, 0)))
+            for values in scaling.inputs(x[part], var_part, params.dtype)
+        ]
+        out = _propagate_block(structure, params, constants, *rows)
+        found.append(jax.tree.map(lambda a: np.asarray(a, np.float64), out))
+    scale = scaling.y_scale
+    parts, weights = [], []
+    for component in zip(*found, strict=True):
+        weight, mean, spread, noise = (
+            np.concatenate(arrays)[:n] if arrays[0].ndim > 1 else arrays[0]
+            for arrays in zip(*component, strict=True)
+        )
+        mean, noise = mean * scale + scaling.y_shift, noise * scale**2
+        joint = spread.ndim == 3
+        spread = spread * (scale[:, None] * scale if joint else scale**2)
+        bad = ~np.isfinite(mean + spread.reshape(n, -1).sum(axis=1, keepdims=True)).all(axis=1)
+        if bad.any():
+            raise ValueError(
+                f"The prediction of row {int(np.argmax(bad))} is not finite: the row lies too far "
+                "from the training data for the model's precision."
+            )
+        if joint:
+            parts.append(Predictive.joint(mean, spread, noise))
+        else:
+            noise = noise if noise.ndim > 1 else noise[None]
+            one = np.ones((1, 1))
+            parts.append(Predictive(mean[None], spread[None], noise[None], one, squeeze))
+        weights.append(float(weight))
+    return parts[0] if len(parts) == 1 else Predictive.mixture(parts, weights)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _propagate_block(structure, params, constants, x, x_var):
+    model: Model = structure.build(params, constants)
+    return [
+        (
+            weight,
+            out.mean,
+            out.dense_cov() if isinstance(out, JointGaussian) else out.variances(),
+            noise,
+        )
+        for weight, out, noise in model.predictive(Gaussian(x, x_var))
+    ]

@@ -8,45 +8,91 @@ and whether to stop is agreed between two windows.
 from __future__ import annotations
 
 import concurrent.futures
+import math
 import pathlib
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from types import TracebackType
 
 import jax
-import numpy as np
 
+from varprop.data.source import SourceError
 from varprop.training import checkpoint as checkpoints
 from varprop.training.devices import from_first, largest_of_all, losses_named
 from varprop.training.distributed import DistributedError
-from varprop.training.program import LaneState
-from varprop.training.progress import Progress
-from varprop.training.result import Outcome
+from varprop.training.runner import Runner
+from varprop.training.schedule import Outcome
 
 _POLL_SECONDS = 0.1
 # What may stop all lanes; where processes differ, the last of these.
 _STOPS = (Outcome.TIME_LIMIT, Outcome.INTERRUPTED)
 
 
-@runtime_checkable
-class Runner(Protocol):
-    """A lane under way, over rows in memory or from a stream."""
+class Progress:
+    """Shows lanes done / total, the share of steps done and the current loss; silent if disabled.
 
-    state: LaneState
-    losses: list[float]
-    outcome: Outcome | None
+    Rich is imported only when a bar is shown.
+    """
 
-    def advance(self) -> None:
-        """Train for a while, then decide what comes next."""
+    def __init__(self, enabled: bool, n_lanes: int, max_steps: int):
+        self._total = n_lanes * max_steps
+        self._n_lanes = n_lanes
+        self._max_steps = max_steps
+        self._bar = None
+        if enabled:
+            from rich.console import Console
+            from rich.progress import (
+                BarColumn,
+                Progress,
+                TextColumn,
+                TimeElapsedColumn,
+                TimeRemainingColumn,
+            )
 
-    def end(self, outcome: Outcome) -> None:
-        """Stop for good."""
+            self._bar = Progress(
+                TextColumn("training"),
+                BarColumn(),
+                TextColumn("{task.percentage:>3.0f}%"),
+                TextColumn("lanes {task.fields[done]}/{task.fields[lanes]}"),
+                TextColumn("loss {task.fields[loss]}"),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+                transient=True,
+                console=Console(stderr=True),  # standard output is for results
+            )
 
-    def to_checkpoint(self) -> tuple[list[np.ndarray], dict[str, Any]]:
-        """Return everything that `from_checkpoint` needs to go on to the bit."""
+    def __enter__(self) -> Progress:
+        if self._bar is not None:
+            self._bar.start()
+            self._task = self._bar.add_task(
+                "training", total=self._total, done=0, lanes=self._n_lanes, loss="-"
+            )
+        return self
 
-    def from_checkpoint(self, leaves: list[np.ndarray], meta: dict[str, Any]) -> None:
-        """Take up where the checkpoint left off."""
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def show(self, steps: list[int], finished: list[bool], losses: list[float]) -> None:
+        """Update the bar; a finished lane counts as all of its steps."""
+        if self._bar is None:
+            return
+        done = sum(
+            self._max_steps if over else min(step, self._max_steps)
+            for step, over in zip(steps, finished, strict=True)
+        )
+        running = [
+            loss
+            for loss, over in zip(losses, finished, strict=True)
+            if not over and not math.isnan(loss)
+        ]
+        loss = f"{sum(running) / len(running):.4f}" if running else "-"
+        self._bar.update(self._task, completed=done, done=sum(finished), loss=loss)
 
 
 class Session:
@@ -105,16 +151,19 @@ class Session:
             self.stop = Outcome.INTERRUPTED
             if self.shared:  # the others must hear of it, in every lane
                 concurrent.futures.wait(futures)
-        except DistributedError:
+        except (DistributedError, SourceError):
             self.stop = Outcome.INTERRUPTED
             pool.shutdown(wait=True, cancel_futures=True)
-            self.save()  # losing a process costs no more than the window under way
+            # Losing a process, or a file, costs no more than the window under way.
+            self.save()
             raise
         except BaseException:
             self.stop = Outcome.INTERRUPTED
             raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+            for runner in self.runners:
+                runner.close()
         # Saved before lanes that were cut short are marked as ended, so that they can be resumed.
         self.save()
         for runner in self.runners:
@@ -156,5 +205,5 @@ class Session:
             bar.show(
                 [int(runner.state.step) for runner in self.runners],
                 [runner.outcome is not None for runner in self.runners],
-                [runner.losses[-1] if runner.losses else float("nan") for runner in self.runners],
+                [(runner.schedule.losses or [math.nan])[-1] for runner in self.runners],
             )

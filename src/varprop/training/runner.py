@@ -1,0 +1,185 @@
+"""One lane under way: its state between the calls of the compiled program."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from varprop.data.source import Rows
+from varprop.training.buffers import BufferReader, Feed
+from varprop.training.devices import on_devices
+from varprop.training.program import Cooldown, LaneInputs, LaneState, Program, first_state
+from varprop.training.result import Fit
+from varprop.training.schedule import Outcome, Schedule
+
+
+class Runner:
+    """Trains on buffer after buffer with the compiled program, as its schedule says.
+
+    For the program each buffer is an epoch of its own: `state.epoch` counts passes over buffers.
+    What it takes for the whole data, the total weight W and the KL weight, are scaled by the
+    buffer's share of the epoch's B batches. With b batches in the buffer its loss has
+    (b / (W b/B)) sum l = (B / W) sum l and KL (b/B) / (W b/B) = KL / W, as the objective wants (see
+    `varprop.learning.objectives`). Rows that fit one buffer are the case b = B.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        feed: Feed,
+        inputs: LaneInputs,
+        params: Float[Array, " p"],
+        schedule: Schedule,
+        *,
+        passes: int,
+        final_pass: bool = True,
+    ):
+        self.program, self.feed, self.inputs, self.schedule = program, feed, inputs, schedule
+        self.passes, self.final_pass = passes, final_pass
+        # The session takes snapshots while this runs; they must not fall between two changes.
+        self.lock = threading.Lock()
+        self.state = first_state(program, params)
+        self.ending: Outcome | None = None  # trained, but the final loss is not known yet
+        self.outcome: Outcome | None = None
+        self.final_loss = math.nan
+        self.seconds = 0.0
+        self._reader: BufferReader | None = None
+        self._evaluated, self._evaluated_total = 0, 0.0
+
+    def advance(self) -> None:
+        """Train until something is to be decided, or evaluate a buffer when training is over."""
+        begin = time.monotonic()
+        if self.ending is None:
+            self._train()
+        else:
+            self._evaluate()
+        with self.lock:
+            self.seconds += time.monotonic() - begin
+
+    def close(self) -> None:
+        """Stop reading."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def end(self, outcome: Outcome) -> None:
+        """Stop at once; rows that stay are evaluated all the same, others are not read again."""
+        with self.lock:
+            self.ending = self.ending or outcome
+        if self.feed.resident is not None and self.final_pass:
+            self._evaluate()
+        with self.lock:
+            self.outcome = self.ending
+
+    def _train(self) -> None:
+        schedule = self.schedule
+        with self.lock:
+            n_passes = schedule.passes()
+        state, losses = self._run(self.state, schedule.position, n_passes)
+        new = np.asarray(losses[:n_passes], np.float64)
+        if not np.isfinite(new).all():
+            new = new[: int(np.argmin(np.isfinite(new)))]  # nothing was trained from there on
+        with self.lock:
+            self.state = state
+            self.ending = schedule.saw(new.tolist(), finite=bool(state.finite))
+            if not self.final_pass:
+                self.outcome = self.ending
+        if self.ending is not None:
+            self.close()
+
+    def _evaluate(self) -> None:
+        """Add one buffer to the objective at the parameters reached, with the full KL weight."""
+        state, plan = self.state._replace(finite=np.asarray(True)), self.schedule.plan
+        _, losses = self._run(state, self._evaluated, self.passes, train=False)
+        mean = float(np.asarray(losses[: self.passes], np.float64).mean())
+        several = plan.n_buffers > 1
+        self._evaluated_total += mean * plan.steps_of(self._evaluated) if several else mean
+        self._evaluated += 1
+        if self._evaluated == plan.n_buffers:
+            self.close()
+            loss = self._evaluated_total / (plan.steps_per_epoch if several else 1)
+            with self.lock:
+                self.final_loss = loss if math.isfinite(loss) else math.nan
+                self.outcome = self.ending
+
+    def _run(
+        self, state: LaneState, number: int, n_passes: int, *, train: bool = True
+    ) -> tuple[LaneState, Float[Array, " passes"]]:
+        """Call the program on one buffer, reading it if it does not stay."""
+        dtype, plan = state.params.dtype, self.schedule.plan
+        inputs, resident = self.inputs, self.feed.resident
+        start, length = self.schedule.cooldown_steps()
+        cooldown = Cooldown(np.asarray(start, dtype), np.asarray(length, dtype))
+        if resident is not None:
+            return self.program.run(state, inputs, resident, cooldown, n_passes, train=train)
+        share = plan.steps_of(number) / plan.steps_per_epoch
+        draw = self.schedule.position + (0 if train else number)
+        inputs = inputs._replace(
+            n_rows=np.asarray(plan.rows_of(number), np.int32),
+            total_weight=np.asarray(self.feed.statistics.total_weight * share, dtype),
+            kl_weight=np.asarray(self.schedule.recipe.kl_weight * share, dtype),
+            # Draws are numbered by batches within a call: without this they would come again.
+            keys=inputs.keys.at[1].set(jax.random.fold_in(inputs.keys[1], draw)),
+        )
+        if self._reader is None:
+            last = self.schedule.last if train else plan.n_buffers
+            self._reader = BufferReader(self.feed, first=number, last=last, shuffle=train)
+        rows: Rows = self._reader.take()
+        found = self.program.run(state, inputs, rows, cooldown, n_passes, train=train)
+        jax.block_until_ready(found)
+        del rows
+        self._reader.release()
+        return found
+
+    def model(self) -> Any:
+        """Return the model as it stands, with JAX arrays."""
+        model, _ = self.program.structure.build(
+            np.asarray(self.state.params), self.inputs.constants
+        )
+        return jax.tree.map(lambda x: jnp.asarray(x) if eqx.is_array(x) else x, model)
+
+    def result(self) -> Fit:
+        """Return the finished lane as a Fit."""
+        assert self.outcome is not None
+        return Fit(
+            model=self.model(),
+            history=self.schedule.history(self.outcome),
+            loss=self.final_loss,
+            outcome=self.outcome,
+            n_steps=int(self.state.step),
+            seconds=self.seconds,
+            scaling=self.feed.scaling,
+            recipe=self.schedule.recipe,
+        )
+
+    def to_checkpoint(self) -> tuple[list[np.ndarray], dict[str, Any]]:
+        """Return everything that `from_checkpoint` needs to go on to the bit."""
+        with self.lock:
+            leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(self.state)]
+            meta = {
+                **self.schedule.state(),
+                "ending": None if self.ending is None else self.ending.value,
+                "outcome": None if self.outcome is None else self.outcome.value,
+                "final_loss": self.final_loss,
+                "seconds": self.seconds,
+            }
+        return leaves, meta
+
+    def from_checkpoint(self, leaves: list[np.ndarray], meta: dict[str, Any]) -> None:
+        """Take up where the checkpoint left off; the final loss is computed from the beginning."""
+        treedef = jax.tree.structure(self.state)
+        self.state = on_devices(jax.tree.unflatten(treedef, leaves), self.program.mesh)
+        own = {name: meta[name] for name in ("ending", "outcome", "final_loss", "seconds")}
+        self.schedule.restore({name: meta[name] for name in meta if name not in own})
+        self.ending, self.outcome = (
+            None if own[name] is None else Outcome(own[name]) for name in ("ending", "outcome")
+        )
+        self.final_loss, self.seconds = own["final_loss"], own["seconds"]

@@ -11,46 +11,16 @@ import numpy as np
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from varprop import nn
-from varprop.data.arrays import Data
-from varprop.learning.likelihoods import AbstractLikelihood, GaussianLikelihood, Output
+from varprop.data.source import Data
+from varprop.learning.likelihoods import HeteroscedasticGaussian
 from varprop.learning.model import Model, regression_model
 from varprop.learning.objectives import MaximumLikelihood, SampledVI
 from varprop.learning.priors import FixedGaussian
-from varprop.moments.gaussian import Gaussian
-from varprop.moments.numerics import LOG_2PI
 from varprop.predictive.distribution import Predictive
 from varprop.training.engine import fit_many
-from varprop.training.lanes import Lane
+from varprop.training.preparation import Lane
 from varprop.training.recipe import Recipe, StopRule
 from varprop.training.result import Fit
-
-
-class HeteroscedasticGaussian(AbstractLikelihood):
-    """y ~ N(f_1, softplus(f_2)): the second output of a point network says how noisy a row is.
-
-    Examples
-    --------
-    >>> likelihood = HeteroscedasticGaussian()
-    >>> out = likelihood.predictive(Gaussian(jnp.zeros((4, 2))))
-    >>> out.mean.shape, round(float(out.var[0, 0]), 4)
-    ((4, 1), 0.6931)
-    """
-
-    def predictive(self, f: Output) -> Gaussian:
-        """Return the Gaussian whose parameters the network gives."""
-        mean, spread = f.mean[..., :1], f.mean[..., 1:]
-        # The least variance of the deep-ensembles paper's code: it keeps the density bounded.
-        return Gaussian(mean, jax.nn.softplus(spread) + 1e-6)
-
-    def log_predictive(self, f: Output, y: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
-        """Log-density of the target."""
-        p = self.predictive(f)
-        var = p.variances()
-        return -0.5 * jnp.sum(LOG_2PI + jnp.log(var) + (y - p.mean) ** 2 / var, axis=-1)
-
-    def expected_log_prob(self, f: Output, y: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
-        """Return the same: a point network's output has no spread to average over."""
-        return self.log_predictive(f, y)
 
 
 def _recipe(n_rows: int, *, n_epochs: int, batch_size: int, learning_rate: float) -> Recipe:
@@ -116,21 +86,16 @@ class DeepEnsemble:
         for key in jax.random.split(jax.random.key(self.random_state), self.n_members):
             model_key, run_key = jax.random.split(key)
             network = nn.mlp(data.x.shape[1], 2, key=model_key, weights=_point_weights)
-            model = Model(network, HeteroscedasticGaussian(), FixedGaussian())
+            # The floor is the 1e-6 of the paper's code: it keeps the density bounded.
+            likelihood = HeteroscedasticGaussian(np.ones(1, np.float32), floor=1e-3)
+            model = Model(network, likelihood, FixedGaussian())
             lanes.append(Lane(model=model, key=run_key, recipe=recipe))
         self.fits_ = fit_many(lanes, data, MaximumLikelihood(), n_threads=self.n_threads)
         return self
 
     def predict_dist(self, X: Any) -> Predictive:
         """Return the mixture of the members' Gaussians."""
-        parts = []
-        for fit in self.fits_:
-            scaling = fit.scaling
-            x = (np.asarray(X, np.float64) - scaling.x_shift) / scaling.x_scale
-            mean, var = _forward(fit.model, x.astype(np.float32))
-            mean = np.asarray(mean, np.float64)[:, 0] * scaling.y_scale + scaling.y_shift
-            var = np.asarray(var, np.float64)[:, 0] * scaling.y_scale**2
-            parts.append(Predictive.gaussian(mean, var, 0.0))
+        parts = [fit.predictive(np.asarray(X)).marginal(0) for fit in self.fits_]
         return Predictive.mixture(parts)
 
 
@@ -194,15 +159,12 @@ class MCDropout:
 
     def predict_dist(self, X: Any) -> Predictive:
         """Return the mixture over drawn masks."""
-        fit = self.fits_[0]
-        likelihood = fit.model.likelihood
-        assert isinstance(likelihood, GaussianLikelihood)
-        scaling = fit.scaling
-        x = (np.asarray(X, np.float64) - scaling.x_shift) / scaling.x_scale
+        (fit,) = self.fits_
+        x, _ = fit.scaling.inputs(np.asarray(X), None, np.float32)
         keys = jax.random.split(jax.random.key(self.random_state + 1), self.n_samples)
-        draws = np.asarray(_sampled(fit.model, x.astype(np.float32), keys), np.float64)[..., 0]
-        noise = np.asarray(likelihood.var, np.float64) * scaling.y_scale**2
-        means = draws * scaling.y_scale + scaling.y_shift
+        draws = np.asarray(_sampled(fit.model, x, keys), np.float64)[..., 0]
+        noise = fit.predictive(np.asarray(X)).noise_var[:, 0]
+        means = draws * fit.scaling.y_scale + fit.scaling.y_shift
         return Predictive.mixture(
             [Predictive.gaussian(mean, np.zeros(len(mean)), noise) for mean in means]
         )
@@ -220,13 +182,6 @@ def _point_weights(key: PRNGKeyArray, shape: tuple[int, ...]) -> nn.PointWeights
     if len(shape) == 1:
         return nn.PointWeights(jnp.zeros(shape))
     return nn.PointWeights.init(key, shape, scale=(2 / shape[1]) ** 0.5)
-
-
-@eqx.filter_jit
-def _forward(model: Model, x: Float[Array, "n m"]) -> tuple[Array, Array]:
-    out = model.predictive(x)
-    assert isinstance(out, Gaussian)
-    return out.mean, out.variances()
 
 
 @eqx.filter_jit

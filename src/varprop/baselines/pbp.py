@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numbers
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -12,13 +11,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from varprop.baselines.adf import Beliefs, first_beliefs, network_moments, one_pass
-from varprop.data.arrays import Data, Scaling, bucket_size, pad_rows
-from varprop.estimators.inputs import check_input_std, check_inputs, check_predicted
+from varprop.data.source import Data
+from varprop.data.statistics import Scaling
+from varprop.estimators.inputs import check_inputs, rows_to_predict
 from varprop.estimators.methods import PredictiveMethods
-from varprop.estimators.options import hidden_sizes
+from varprop.estimators.options import CONSTRAINTS, layer_sizes
 from varprop.moments.gaussian import Gaussian
 from varprop.predictive.distribution import Predictive
-from varprop.training.prediction import BLOCK_ROWS, Propagated
+from varprop.training.result import BLOCK_ROWS
+from varprop.training.schedule import bucket_size
 
 # A step works on a few hundred numbers, which XLA's own threads only make slower; splits on threads
 # of their own use the cores better. 512-bit vectors as in training/program.py.
@@ -79,6 +80,11 @@ class PBPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):
 
     beliefs_: Beliefs
     scaling_: Scaling
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "hidden_layer_sizes": CONSTRAINTS["hidden_layer_sizes"],
+        "n_epochs": CONSTRAINTS["n_members"],
+        "random_state": ["random_state"],
+    }
 
     def __init__(
         self, *, hidden_layer_sizes: Any = (50,), n_epochs: int = 40, random_state: Any = None
@@ -102,26 +108,25 @@ class PBPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):
         PBPRegressor
             The estimator itself.
         """
-        hidden = hidden_sizes(self.hidden_layer_sizes)
-        n_epochs = _passes(self.n_epochs)
+        self._validate_params()
+        hidden = layer_sizes(self.hidden_layer_sizes)
         X, y = check_inputs(self, X, y=y, reset=True)
         if y.ndim == 2 and y.shape[1] > 1:
             raise ValueError(
                 f"y has {y.shape[1]} columns, but PBPRegressor learns one target: fit one model "
                 "per column."
             )
-        data = Data(X, y, dtype=np.float64)
-        scaling = Scaling.of(data)
-        n = data.n_rows
-        padded = bucket_size(n)
-        x = pad_rows((data.x - scaling.x_shift) / scaling.x_scale, padded)
-        target = pad_rows((data.y[:, 0] - scaling.y_shift[0]) / scaling.y_scale[0], padded)
+        data = Data(X, y)
+        scaling, n = Scaling.of(data), data.n_rows
+        rows = scaling.rows(next(data.read(0)), np.float64)
+        pad = (0, bucket_size(n) - n)
+        x, target = np.pad(rows.x, (pad, (0, 0))), np.pad(rows.y[:, 0], pad)
         rng = check_random_state(self.random_state)
-        order = np.zeros(padded, np.int32)
+        order = np.zeros(len(x), np.int32)
         with jax.enable_x64(True):
             x, target = jax.device_put((x, target))
             beliefs = first_beliefs([x.shape[1], *hidden, 1], rng)
-            for _ in range(n_epochs):
+            for _ in range(self.n_epochs):
                 order[:n] = rng.permutation(n)
                 # A copy: the program may still be reading when the next order is drawn.
                 beliefs = _pass(beliefs, x, target, order.copy(), np.int32(n))
@@ -129,7 +134,7 @@ class PBPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):
             self.beliefs_ = jax.tree.map(np.asarray, beliefs)
         self.scaling_ = scaling
         self.noise_std_ = float(np.sqrt(noise_var) * scaling.y_scale[0])
-        self.n_iter_ = n_epochs
+        self.n_iter_ = self.n_epochs
         self._y_ndim = y.ndim
         return self
 
@@ -149,34 +154,21 @@ class PBPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):
             Gaussians in the units of the target.
         """
         check_is_fitted(self)
-        X = check_inputs(self, X, reset=False)
-        X_std = check_input_std(X_std, X)
-        scaling = self.scaling_
-        x = (X - scaling.x_shift) / scaling.x_scale
-        x_var = None if X_std is None else (X_std / scaling.x_scale) ** 2
-        means, variances = [], []
+        X, x_var = rows_to_predict(self, X, X_std)
+        scaling, means, variances = self.scaling_, [], []
         with jax.enable_x64(True):
-            for start in range(0, len(x), BLOCK_ROWS):
+            for start in range(0, len(X), BLOCK_ROWS):
                 part = slice(start, start + BLOCK_ROWS)
-                n = len(x[part])
-                rows = pad_rows(x[part], bucket_size(n))
-                spread = None if x_var is None else pad_rows(x_var[part], bucket_size(n))
-                out = _moments(self.beliefs_.network, Gaussian(rows, spread))
+                n = len(X[part])
+                rows = [
+                    None if v is None else np.pad(v, ((0, bucket_size(n) - n), (0, 0)))
+                    for v in scaling.inputs(X[part], None if x_var is None else x_var[part], float)
+                ]
+                out = _moments(self.beliefs_.network, Gaussian(*rows))
                 means.append(np.asarray(out.mean)[:n])
                 variances.append(np.asarray(out.variances())[:n])
-        out = Propagated(
-            np.concatenate(means) * scaling.y_scale + scaling.y_shift,
-            np.concatenate(variances) * scaling.y_scale**2,
-            None,
-            np.array([self.noise_std_**2]),
-        )
-        check_predicted(out)
+        mean = np.concatenate(means) * scaling.y_scale + scaling.y_shift
+        var = np.concatenate(variances) * scaling.y_scale**2
         if self._y_ndim == 1:
-            return Predictive.gaussian(out.mean[:, 0], out.var[:, 0], out.noise_var)
-        return Predictive.gaussian(out.mean, out.var, out.noise_var)
-
-
-def _passes(value: Any) -> int:
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"n_epochs must be a whole number of at least 1, but is {value!r}.")
-    return int(value)
+            mean, var = mean[:, 0], var[:, 0]
+        return Predictive.gaussian(mean, var, self.noise_std_**2)

@@ -80,87 +80,20 @@ class Method:
         return None
 
 
-def _network(objective: str, protocol: str, **changes: Any) -> Settings:
-    chosen = PROTOCOLS[protocol]
-    settings: Settings = {
-        "objective": objective,
-        "weights": "gaussian",
-        "joint": False,
-        "hidden_layer_sizes": [50],
-        "recipe": dataclasses.asdict(chosen.recipe),
-        "n_restarts": chosen.n_restarts,
-        "n_members": 1,
-        "noise_floor": chosen.noise_floor,
-        "dtype": "float32",
-    }
-    return settings | changes
-
-
-def _train_network(split: Split, settings: Settings) -> Trained:
-    """Train members from several starts each on the compiled engine; predict by propagation."""
-    import jax
-
-    from varprop import nn
-    from varprop.data.arrays import Data, Scaling, noise_floor
-    from varprop.learning.objectives import ROPD, VI, SampledVI
-    from varprop.training.engine import best_of, fit_many
-    from varprop.training.lanes import Lane
-    from varprop.training.prediction import propagate
+def _train_fawn(split: Split, settings: Settings) -> Trained:
+    """Train the library's own estimator, with arguments that anyone can write down."""
+    from varprop.estimators.regressor import FAWNRegressor
     from varprop.training.recipe import Recipe, StopRule
 
-    scaling = Scaling.of(Data(split.x_train, split.y_train, dtype=np.float64))
-    data = Data(
-        (split.x_train - scaling.x_shift) / scaling.x_scale,
-        (split.y_train - scaling.y_shift) / scaling.y_scale,
-    )
-    floor = noise_floor(split.y_train) / scaling.y_scale * settings["noise_floor"]
-    recipe = Recipe(
-        **{k: v for k, v in settings["recipe"].items() if k != "stop"},
-        stop=StopRule(**settings["recipe"]["stop"]),
-    )
-    objective = {"ropd": ROPD, "vi": VI, "sampled-vi": SampledVI}[settings["objective"]]()
-    weights: dict[str, Any] = {
-        "gaussian": nn.GaussianWeights.init,
-        "bernoulli": nn.BernoulliWeights.init,
-    }
-    init = functools.partial(
-        _init,
-        data.x.shape[1],
-        data.y.shape[1],
-        hidden_layer_sizes=tuple(settings["hidden_layer_sizes"]),
-        weights=weights[settings["weights"]],
-        joint=settings["joint"],
-        noise_floor=floor.astype(data.x.dtype),
-    )
-    n_restarts = settings["n_restarts"]
-    lanes = []
-    for key in jax.random.split(jax.random.key(split.seed), settings["n_members"] * n_restarts):
-        model_key, run_key = jax.random.split(key)
-        lanes.append(Lane(model=init(model_key), key=run_key, recipe=recipe))
-    fits = fit_many(lanes, data, objective, standardize=False, n_threads=1)
-    chosen = [best_of(fits[i : i + n_restarts]) for i in range(0, len(fits), n_restarts)]
-    members = []
-    for fit in chosen:
-        out = propagate(fit.model, split.x_test, scaling=scaling)
-        if out.cov is not None and out.mean.shape[1] > 1:
-            members.append(Predictive.joint(out.mean, out.cov, out.noise_var))
-        elif out.mean.shape[1] > 1:
-            members.append(Predictive.gaussian(out.mean, out.var, out.noise_var))
-        else:
-            members.append(Predictive.gaussian(out.mean[:, 0], out.var[:, 0], out.noise_var))
+    options = dict(settings)
+    recipe = options.pop("recipe")
+    recipe = Recipe(**{**recipe, "stop": StopRule(**recipe["stop"])})
+    model = FAWNRegressor(**options, recipe=recipe, random_state=split.seed % 2**31)
+    y = split.y_train
+    model.fit(split.x_train, y if y.shape[1] > 1 else y[:, 0])
     return Trained(
-        prediction=members[0] if len(members) == 1 else Predictive.mixture(members),
-        outcome=", ".join(sorted({fit.outcome.value for fit in chosen})),
-        epochs=max(fit.n_epochs for fit in chosen),
-        steps=sum(fit.n_steps for fit in fits),
-        loss=float(np.mean([fit.loss for fit in chosen])),
+        model.predict_dist(split.x_test), model.outcome_, epochs=model.n_iter_, loss=model.loss_
     )
-
-
-def _init(n_inputs: int, n_outputs: int, key: Any, **options: Any) -> Any:
-    from varprop.learning.model import regression_model
-
-    return regression_model(n_inputs, n_outputs, key=key, **options)
 
 
 def _train_pbp(split: Split, settings: Settings) -> Trained:
@@ -208,14 +141,20 @@ def _tuples(settings: Settings) -> Settings:
 
 
 def _fawn(name: str, title: str, *, cost: float = 3.0, **changes: Any) -> Method:
-    changes = {"objective": "ropd", **changes}
     settings = functools.partial(_fawn_settings, tuple(sorted(changes.items())))
-    return Method(name, title, ("paper", "ours"), settings, _train_network, cost=cost)
+    return Method(name, title, ("paper", "ours"), settings, _train_fawn, cost=cost)
 
 
 def _fawn_settings(changes: tuple[tuple[str, Any], ...], protocol: str) -> Settings:
-    options = dict(changes)
-    return _network(options.pop("objective"), protocol, **options)
+    """Return arguments of `FAWNRegressor`: a protocol's, the paper's network, the method's own."""
+    chosen = PROTOCOLS[protocol]
+    settings: Settings = {
+        "hidden_layer_sizes": [50],
+        "objective": "ropd",
+        "recipe": dataclasses.asdict(chosen.recipe),
+        "n_restarts": chosen.n_restarts,
+    }
+    return settings | dict(changes)
 
 
 def _own(**settings: Any) -> Callable[[str], Settings]:
@@ -228,7 +167,7 @@ METHODS = {
         _fawn("fawn-vi", "FAWN-VI", objective="vi"),
         _fawn("fawn-ropd", "FAWN-ROPD"),
         _fawn("fawn-bern", "FAWN-BERN", weights="bernoulli"),
-        _fawn("co-fawn", "Co-FAWN", joint=True, cost=5.0),
+        _fawn("co-fawn", "Co-FAWN", output_covariance=True, cost=5.0),
         dataclasses.replace(
             # Members differ by their start, so each needs only one.
             _fawn("fawn-ropd-5", "FAWN-ROPD, 5 members", n_members=5, n_restarts=1, cost=7.0),

@@ -134,8 +134,9 @@ def training_data(
         if any(part is not None for part in (y, sample_weight, X_std)):
             raise ValueError("X is a source with targets and weights of its own: give it alone.")
         data: AbstractSource = X
-        names, targets = list(X.features), list(X.targets)
-        y_ndim = 1 if len(targets) == 1 else 2
+        names = list(X.features)
+        targets: list[str] | None = list(X.targets)
+        y_ndim = 1 if len(X.targets) == 1 else 2
         if reset:
             estimator.n_features_in_ = len(names)
             estimator.feature_names_in_ = np.array(names, object)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import numbers
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,8 +25,6 @@ from varprop.nn.noise import DropConnect, Dropout, GaussianWeightNoise
 from varprop.nn.registry import options as named_classes
 from varprop.nn.weights import AbstractWeights
 from varprop.training.recipe import Recipe, StopRule
-
-T = TypeVar("T")
 
 _COUNT = Interval(numbers.Integral, 1, None, closed="left")
 _AMOUNT = Interval(numbers.Real, 0, None, closed="left")
@@ -62,7 +60,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
 }
 
 
-def chosen(base: type[T], value: Any, option: str) -> Any:
+def chosen(base: Any, value: Any, option: str) -> Any:
     """Return the registered class of this name, or what was given if it is of the kind already.
 
     Examples
@@ -77,6 +75,23 @@ def chosen(base: type[T], value: Any, option: str) -> Any:
         names = ", ".join(map(repr, known))
         raise ValueError(f"{option} must be one of {names}, but is {value!r}.")
     return known[value]
+
+
+def layer_sizes(value: Any) -> tuple[int, ...]:
+    """Return `hidden_layer_sizes` as a tuple; one number is one layer, as in scikit-learn.
+
+    Examples
+    --------
+    >>> layer_sizes(20), layer_sizes([10, 5])
+    ((20,), (10, 5))
+    """
+    sizes = (value,) if isinstance(value, numbers.Integral) else tuple(value)
+    for size in sizes:
+        if not isinstance(size, numbers.Integral) or isinstance(size, bool) or size < 1:
+            raise ValueError(
+                f"hidden_layer_sizes must be whole numbers of at least 1, but one is {size!r}."
+            )
+    return tuple(map(int, sizes))
 
 
 def make_objective(options: Mapping[str, Any]) -> AbstractObjective:
@@ -177,8 +192,7 @@ def make_model(
     >>> make_model(FAWNRegressor().get_params(), 3, 2, jax.random.key(0)).likelihood.n_outputs
     2
     """
-    sizes = options["hidden_layer_sizes"]
-    sizes = (sizes,) if isinstance(sizes, numbers.Integral) else tuple(sizes)
+    sizes = layer_sizes(options["hidden_layer_sizes"])
     activation = chosen(AbstractActivation, options["activation"], "activation")
     weights = chosen(AbstractWeights, options["weights"], "weights")
     prior, bernoulli = options["prior"], options["weights"] == "bernoulli"

@@ -409,7 +409,8 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
             return make_model(options, self.n_features_in_, self.n_outputs_, key)
 
         new, old = jax.eval_shape(fresh, jax.random.key(0)), self.members_[0]
-        same = jax.tree.structure(new.network) == jax.tree.structure(old.network) and all(
+        structure: Any = jax.tree.structure(new.network)
+        same = structure == jax.tree.structure(old.network) and all(
             (a.shape, a.dtype) == (b.shape, b.dtype)
             for a, b in zip(jax.tree.leaves(new.network), jax.tree.leaves(old.network), strict=True)
         )
@@ -483,7 +484,7 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         """
         from varprop.files.regressor import load_regressor
 
-        return load_regressor(path)
+        return load_regressor(path)[0]
 
     def to_onnx(self, path: str | os.PathLike[str]) -> None:
         """Write the model as an ONNX graph that runs without Python; needs ``varprop[onnx]``.

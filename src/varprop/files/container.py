@@ -12,13 +12,14 @@ import hashlib
 import json
 import os
 import pathlib
-import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import safetensors
 import safetensors.numpy
+
+from varprop.atomic import replacing
 
 #: Version of the layout described here and in `varprop.files.regressor`.
 FORMAT = 1
@@ -44,9 +45,6 @@ def write_model_file(
 ) -> None:
     """Write a model file: whole, or not at all.
 
-    It is written beside its target, flushed to disk and renamed over it, so that a crash or a full
-    disk leaves an older file as it was.
-
     Parameters
     ----------
     path
@@ -69,33 +67,8 @@ def write_model_file(
     # One entry only: safetensors puts several in a random order, and equal models shall make equal
     # files.
     metadata = {_ENTRY: json.dumps(content, sort_keys=True, allow_nan=False)}
-    data = safetensors.numpy.save(dict(arrays), metadata)
-    path = pathlib.Path(path)
-    if path.exists() and not path.is_file() and not path.is_dir():
-        path.write_bytes(data)  # a device or a pipe, which must not be replaced by a file
-        return
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: pathlib.Path) -> None:
-    """Make a rename survive a power cut, where the system lets one open folders."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with replacing(path) as file:
+        file.write(safetensors.numpy.save(dict(arrays), metadata))
 
 
 def read_model_file(
@@ -196,7 +169,7 @@ def _no_constant(name: str) -> None:
 def _check_format(version: Any, header: dict[str, Any]) -> None:
     if type(version) is not int or not 1 <= version < 2**31:
         raise ModelFileError("the format version is no whole number.")
-    if version == FORMAT:
+    if version in (1, FORMAT):
         return
     writer = "a later varprop"
     # A damaged header leaves the sentence without the writer's version.

@@ -1,64 +1,28 @@
-"""A fitted FAWNRegressor as a JSON header and named arrays, and back: what its model file holds.
-
-Classes are named, never imported by a path: only those in the registry below can be written or
-read. The shapes and dtypes of all arrays follow from the constructor's arguments and are compared
-with the file's before an array is read.
-"""
+"""A fitted FAWNRegressor as a file: its members as any model, and a header of its own."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
-from jax.tree_util import GetAttrKey, SequenceKey, tree_flatten_with_path
 
-from varprop import nn
-from varprop.data.arrays import Scaling
-from varprop.estimators.members import member_dtype
-from varprop.estimators.options import DTYPES, check_options, hidden_sizes, model_factory
-from varprop.estimators.regressor import FAWNRegressor
+from varprop.data.statistics import Scaling
+from varprop.estimators.options import make_model
+from varprop.estimators.regressor import FAWNRegressor, member_dtype
 from varprop.files.container import ArraySpec, ModelFileError, read_model_file, write_model_file
-from varprop.learning import objectives, priors
-from varprop.training.result import Outcome
+from varprop.files.model import build, check_model, describe, shapes
+from varprop.nn.registry import registered
+from varprop.training.recipe import Recipe, StopRule
+from varprop.training.schedule import Outcome
 
-_CLASSES: dict[str, tuple[Any, ...]] = {
-    "activation": (
-        nn.ReLU,
-        nn.LeakyReLU,
-        nn.Identity,
-        nn.Sigmoid,
-        nn.Tanh,
-        nn.Erf,
-        nn.Heaviside,
-        nn.GELU,
-        nn.SiLU,
-        nn.Softplus,
-    ),
-    "objective": (
-        objectives.ROPD,
-        objectives.VI,
-        objectives.SampledVI,
-        objectives.MaximumLikelihood,
-    ),
-    "prior": (
-        priors.LearnedGaussian,
-        priors.LearnedGaussianPerLayer,
-        priors.FixedGaussian,
-        priors.LearnedBernoulli,
-        priors.FixedBernoulli,
-    ),
-}
-_REGISTRY = {option: {kind.__name__: kind for kind in kinds} for option, kinds in _CLASSES.items()}
 # Far more than anyone uses; a file must not be able to ask for work or memory without end.
-_MAX_LAYERS, _MAX_STATIC = 256, 1024
+_MAX_LAYERS = 256
 
-_KEYS = {
+_KEYS: dict[str, Any] = {
     "class": str,
     "dtype": str,
     "feature_names": (list, type(None)),
@@ -75,47 +39,46 @@ _KEYS = {
 }
 
 
-# ---- writing ------------------------------------------------------------------------------------
-
-
-def save_regressor(model: FAWNRegressor, path: str | os.PathLike[str]) -> None:
-    """Write a fitted regressor to one .safetensors file; see `FAWNRegressor.save`."""
-    header, arrays = to_state(model)
-    write_model_file(path, header, arrays)
-
-
-def save_with_table(
+def save_regressor(
     model: FAWNRegressor,
     path: str | os.PathLike[str],
-    table: Mapping[str, Any],
-    linear: Mapping[str, np.ndarray],
+    *,
+    table: Mapping[str, Any] | None = None,
+    linear: Mapping[str, np.ndarray] | None = None,
 ) -> None:
-    """Write a fitted regressor and what is known of its table; see `varprop.tables.model`.
+    """Write a fitted regressor to one .safetensors file; see `FAWNRegressor.save`.
 
     Parameters
     ----------
     model, path
-        As in `save_regressor`.
+        As there.
     table
-        Columns and their encoding, as JSON.
+        What is known of the table it was fitted on, as JSON; see `varprop.tables.model`.
     linear
-        Arrays of the linear model it is compared with, or none.
+        Arrays of the linear model it is compared with.
     """
-    header, arrays = to_state(model)
-    header["table"] = dict(table)
-    arrays |= {f"linear.{name}": array for name, array in linear.items()}
-    write_model_file(path, header, arrays)
-
-
-def to_state(model: FAWNRegressor) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return the header and the arrays of a fitted regressor."""
     # Imported late: the package's own names are not there yet while it is being imported.
     from varprop import __version__
 
     arrays: dict[str, np.ndarray] = {}
-    params = {
-        name: _encode(name, value, arrays) for name, value in model.get_params(deep=False).items()
-    }
+    params: dict[str, Any] = {}
+    for name, value in model.get_params(deep=False).items():
+        if isinstance(value, Recipe):
+            params[name] = {"recipe": dataclasses.asdict(value)}
+        elif isinstance(value, type):
+            if registered(value.__name__) is not value:
+                raise ModelFileError(
+                    f"{name} is the class {value.__name__}, which a model file cannot name: "
+                    "register it by varprop.register."
+                )
+            params[name] = {"type": value.__name__}
+        else:
+            found = describe(value, f"params.{name}")
+            params[name] = found.tree
+            arrays |= found.arrays
+    members = [describe(m, f"member.{i}") for i, m in enumerate(model.members_)]
+    for member in members:
+        arrays |= member.arrays
     names = getattr(model, "feature_names_in_", None)
     header = {
         "class": "FAWNRegressor",
@@ -123,6 +86,7 @@ def to_state(model: FAWNRegressor) -> tuple[dict[str, Any], dict[str, np.ndarray
         "feature_names": None if names is None else [str(name) for name in names],
         "libraries": {"varprop": __version__, "jax": jax.__version__, "numpy": np.__version__},
         "loss": float(model.loss_),
+        "members": [member.tree for member in members],
         "n_features": int(model.n_features_in_),
         "n_iter": int(model.n_iter_),
         "n_members": len(model.members_),
@@ -132,98 +96,32 @@ def to_state(model: FAWNRegressor) -> tuple[dict[str, Any], dict[str, np.ndarray
         "target_names": model.target_names_,
         "y_ndim": model._y_ndim,
     }
+    if table is not None:
+        header["table"] = dict(table)
+        arrays |= {f"linear.{name}": array for name, array in (linear or {}).items()}
     for field in dataclasses.fields(Scaling):
         arrays[f"scaling.{field.name}"] = getattr(model.scaling_, field.name)
     arrays["training.loss_curve"] = np.asarray(model.loss_curve_, np.float64)
     arrays["training.restart_losses"] = np.asarray(model.restart_losses_, np.float64)
-    for number, member in enumerate(model.members_):
-        for name, leaf in _named_leaves(member, f"member.{number}"):
-            arrays[name] = np.asarray(leaf)
-    expected = _expected_members(json.dumps(header, sort_keys=True))
-    for name, spec in expected.items():
-        if name not in arrays or ArraySpec(arrays[name].shape, arrays[name].dtype) != spec:
-            raise ModelFileError(
-                "the constructor's arguments were changed after fit: fit again before saving."
-            )
-    return header, arrays
+    write_model_file(path, header, {name: np.asarray(array) for name, array in arrays.items()})
 
 
-def _encode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if name == "hidden_layer_sizes":
-        kind = "tuple" if isinstance(value, tuple) else "list"
-        return {kind: [int(size) for size in value]}
-    kinds = _REGISTRY.get(name, {})
-    if kinds.get(type(value).__name__) is not type(value):
-        raise ModelFileError(
-            f"{name} is a {type(value).__name__}, which a model file cannot hold"
-            + (f": it can hold {', '.join(kinds)} and plain names." if kinds else ".")
-        )
-    encoded: dict[str, Any] = {"class": type(value).__name__, "static": {}}
-    for field in dataclasses.fields(value):
-        content = getattr(value, field.name)
-        if field.metadata.get("static", False):
-            encoded["static"][field.name] = int(content)
-        else:
-            arrays[f"params.{name}.{field.name}"] = np.asarray(content)
-    return encoded
-
-
-def _named_leaves(tree: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    """Arrays of a model by the path of fields and positions that leads to them."""
-    for path, leaf in tree_flatten_with_path(tree)[0]:
-        parts = [prefix]
-        for key in path:
-            assert isinstance(key, GetAttrKey | SequenceKey)
-            parts.append(key.name if isinstance(key, GetAttrKey) else str(key.idx))
-        yield ".".join(parts), leaf
-
-
-# ---- reading ------------------------------------------------------------------------------------
-
-
-def load_regressor(path: str | os.PathLike[str]) -> FAWNRegressor:
-    """Read a fitted regressor from its file; see `FAWNRegressor.load`."""
-    return load_with_table(path)[0]
-
-
-def load_with_table(
+def load_regressor(
     path: str | os.PathLike[str],
 ) -> tuple[FAWNRegressor, dict[str, Any] | None, dict[str, np.ndarray]]:
-    """Read a regressor, and what `save_with_table` added: JSON, not checked, and arrays.
+    """Read a regressor, and what is known of its table: JSON, not checked, and arrays.
 
     The JSON is None, and there are no arrays, if the file has none.
     """
     header, arrays = read_model_file(path, _check)
-    linear = {
-        name.removeprefix("linear."): array
-        for name, array in arrays.items()
-        if name.startswith("linear.")
-    }
-    return from_state(header, arrays), header.get("table"), linear
-
-
-def from_state(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> FAWNRegressor:
-    """Build a regressor from a checked header and checked arrays."""
     for name, array in arrays.items():
         if name != "training.restart_losses" and not np.isfinite(array).all():
             raise ModelFileError(f"array {name} is not finite.")
     scaling = Scaling(*(arrays[f"scaling.{field.name}"] for field in dataclasses.fields(Scaling)))
     if not (scaling.x_scale > 0).all() or not (scaling.y_scale > 0).all():
         raise ModelFileError("a scale is not positive.")
-    params = _decode_params(header["params"], arrays)
-    model = FAWNRegressor(**params)
-    skeleton = _skeleton(json.dumps(header, sort_keys=True))
-    treedef = jax.tree.structure(skeleton)
-    model.members_ = [
-        jax.tree.unflatten(
-            treedef, [arrays[name] for name, _ in _named_leaves(skeleton, f"member.{number}")]
-        )
-        for number in range(header["n_members"])
-    ]
+    model = FAWNRegressor(**_params(header, arrays))
+    model.members_ = [build(tree, arrays) for tree in _members(header)]
     model.n_features_in_ = header["n_features"]
     if header["feature_names"] is not None:
         model.feature_names_in_ = np.array(header["feature_names"], dtype=object)
@@ -233,52 +131,26 @@ def from_state(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> FAWNReg
     model.loss_curve_ = arrays["training.loss_curve"]
     model.restart_losses_ = arrays["training.restart_losses"]
     model.n_iter_ = header["n_iter"]
-    model._epoch_state = None
-    model._set_noise_std()
-    return model
+    model._epochs = None
+    linear = {
+        name.removeprefix("linear."): array
+        for name, array in arrays.items()
+        if name.startswith("linear.")
+    }
+    return model, header.get("table"), linear
 
 
 def _check(header: dict[str, Any], table: dict[str, ArraySpec]) -> None:
     """Raise ModelFileError unless the header is complete and the arrays are what it calls for."""
     if header.get("class") != "FAWNRegressor":
         raise ModelFileError(f"the file holds no FAWNRegressor: {str(header.get('class'))[:80]!r}.")
-    if set(header) - {"table"} != set(_KEYS) or not isinstance(header.get("table", {}), dict):
+    if set(header) - {"table", "members"} != set(_KEYS) or not (
+        isinstance(header.get("table", {}), dict) and isinstance(header.get("members", []), list)
+    ):
         raise ModelFileError("the header lacks an entry or has one too many.")
     for name, kind in _KEYS.items():
-        value = header[name]
-        if not isinstance(value, kind) or isinstance(value, bool):  # type: ignore[arg-type]
+        if not isinstance(header[name], kind) or isinstance(header[name], bool):
             raise ModelFileError(f"{name} in the header has the wrong type.")
-    _check_numbers(header, table)
-    expected = _expected_members(json.dumps(header, sort_keys=True))
-    n, d, f64 = header["n_features"], header["n_outputs"], np.dtype(np.float64)
-    for side, length in (("x", n), ("y", d)):
-        for part in ("shift", "scale"):
-            expected[f"scaling.{side}_{part}"] = ArraySpec((length,), f64)
-    expected["training.loss_curve"] = ArraySpec((header["n_iter"],), f64)
-    restarts = table.get("training.restart_losses", ArraySpec((), f64)).shape
-    if len(restarts) != 2 or restarts[0] != header["n_members"] or restarts[1] < 1:
-        raise ModelFileError("the losses of the restarts are damaged.")
-    expected["training.restart_losses"] = ArraySpec(restarts, f64)
-    if "table" in header and any(name.startswith("linear.") for name in table):
-        shapes = {"center": (n,), "scale": (n,), "coef": (d, n), "cov": (d, n, n)}
-        shapes |= {"intercept": (d,), "noise_var": (d,)}
-        expected |= {f"linear.{name}": ArraySpec(shape, f64) for name, shape in shapes.items()}
-    for name in sorted(set(table) | set(expected)):
-        if name.startswith("params."):
-            continue  # checked where the object they belong to is decoded
-        if name not in table:
-            raise ModelFileError(f"array {name} is missing.")
-        if name not in expected:
-            raise ModelFileError(f"array {name[:80]!r} is unknown.")
-        if table[name] != expected[name]:
-            raise ModelFileError(
-                f"array {name} has shape {table[name].shape} and dtype {table[name].dtype}, but "
-                f"{expected[name].shape} and {expected[name].dtype} are needed."
-            )
-    _check_objects(header["params"], table)
-
-
-def _check_numbers(header: dict[str, Any], table: dict[str, ArraySpec]) -> None:
     for name in ("n_features", "n_outputs", "n_iter", "n_members"):
         if not 1 <= header[name] < 2**31:
             raise ModelFileError(f"{name} in the header is out of range.")
@@ -286,7 +158,8 @@ def _check_numbers(header: dict[str, Any], table: dict[str, ArraySpec]) -> None:
         raise ModelFileError("there are fewer arrays than members.")
     if header["y_ndim"] not in (1, 2) or (header["y_ndim"] == 1 and header["n_outputs"] != 1):
         raise ModelFileError("y_ndim in the header is out of range.")
-    if header["dtype"] not in DTYPES or header["outcome"] not in {o.value for o in Outcome}:
+    known = {outcome.value for outcome in Outcome}
+    if header["dtype"] not in ("float32", "float64") or header["outcome"] not in known:
         raise ModelFileError("dtype or outcome in the header is unknown.")
     for name, length in (("feature_names", "n_features"), ("target_names", "n_outputs")):
         names = header[name]
@@ -294,92 +167,117 @@ def _check_numbers(header: dict[str, Any], table: dict[str, ArraySpec]) -> None:
             len(names) != header[length] or not all(isinstance(part, str) for part in names)
         ):
             raise ModelFileError(f"{name} in the header are damaged.")
+    n, d, left = header["n_features"], header["n_outputs"], shapes(table)
+    curves = left.get("training.restart_losses")
+    expected: dict[str, tuple[int, ...]] = {
+        f"scaling.{side}_{part}": (length,)
+        for side, length in (("x", n), ("y", d))
+        for part in ("shift", "scale")
+    }
+    expected["training.loss_curve"] = (header["n_iter"],)
+    if curves is None or len(curves.shape) != 2 or curves.shape[0] != header["n_members"]:
+        raise ModelFileError("the losses of the restarts are damaged.")
+    expected["training.restart_losses"] = (header["n_members"], max(1, curves.shape[1]))
+    if "table" in header and any(name.startswith("linear.") for name in table):
+        expected |= {"linear.center": (n,), "linear.scale": (n,), "linear.coef": (d, n)}
+        expected |= {"linear.cov": (d, n, n), "linear.intercept": (d,), "linear.noise_var": (d,)}
+    for name, shape in expected.items():
+        if name not in left:
+            raise ModelFileError(f"array {name} is missing.")
+        found = left.pop(name)
+        if found.shape != shape or found.dtype != np.float64:
+            raise ModelFileError(
+                f"array {name} has shape {found.shape} and dtype {found.dtype}, but {shape} and "
+                "float64 are needed."
+            )
+    _params(header, left)
+    trees = _members(header)
+    if len(trees) != header["n_members"]:
+        raise ModelFileError("there are more or fewer members than the header says.")
+    for tree in trees:
+        member = check_model(build(tree, left), n)
+        if member.likelihood.n_targets != d or str(member_dtype(member)) != header["dtype"]:
+            raise ModelFileError("a member has other targets or another dtype than the header.")
+    if left:
+        raise ModelFileError(f"array {min(left)[:80]!r} is unknown.")
 
 
-def _check_objects(params: dict[str, Any], table: dict[str, ArraySpec]) -> None:
-    """Check the arrays of objects among the arguments: as their classes have them, and short."""
-    wanted = set()
-    for name, value in params.items():
-        if isinstance(value, dict) and "class" in value:
-            kind = _REGISTRY[name][value["class"]]
-            wanted |= {
-                f"params.{name}.{field.name}"
-                for field in dataclasses.fields(kind)
-                if not field.metadata.get("static", False)
-            }
-    found = {name for name in table if name.startswith("params.")}
-    if wanted != found:
-        raise ModelFileError("the arrays of the constructor's arguments are damaged.")
-    for name in found:
-        shape = table[name].shape
-        if len(shape) > 1 or (shape and not 1 <= shape[0] <= _MAX_LAYERS + 1):
-            raise ModelFileError(f"array {name} has shape {shape}, which is out of range.")
-
-
-def _decode_params(params: dict[str, Any], arrays: dict[str, np.ndarray] | None) -> dict[str, Any]:
-    """Return constructor arguments; with no arrays the objects among them get zeros instead."""
-    known = FAWNRegressor().get_params(deep=False)
-    decoded = {}
-    for name, value in params.items():
-        if name not in known:
-            raise ModelFileError(f"the constructor's argument {name[:80]!r} is unknown.")
-        decoded[name] = _decode(name, value, arrays) if isinstance(value, dict) else value
-        if isinstance(value, list):
-            raise ModelFileError(f"the constructor's argument {name} is damaged.")
-    decoded = known | decoded
+def _params(header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return the constructor's arguments, checked; arrays (or shapes) they use are taken out."""
+    decoded: dict[str, Any] = {}
+    for name, value in header["params"].items():
+        if isinstance(value, dict) and set(value) == {"type"}:
+            kind = registered(value["type"]) if isinstance(value["type"], str) else None
+            if kind is None:
+                raise ModelFileError(
+                    f"the file names the class {str(value['type'])[:80]!r}, which is not known "
+                    "here: register it by varprop.register before loading."
+                )
+            decoded[name] = kind
+        elif isinstance(value, dict) and "static" in value:  # an object in format 1
+            decoded[name] = build(_of_format_1(name, value), arrays)
+        elif isinstance(value, dict) and set(value) == {"recipe"}:
+            decoded[name] = _recipe(value["recipe"])
+        else:
+            decoded[name] = build(value, arrays)
     try:
-        check_options(decoded)
+        model = FAWNRegressor(**decoded)
+        model._validate_params()
     except (ValueError, TypeError, OverflowError) as error:
         raise ModelFileError(f"a constructor's argument cannot be: {error}") from error
-    if len(hidden_sizes(decoded["hidden_layer_sizes"])) > _MAX_LAYERS:
+    sizes = model.hidden_layer_sizes
+    if isinstance(sizes, tuple | list) and len(sizes) > _MAX_LAYERS:
         raise ModelFileError(f"there are more than {_MAX_LAYERS} layers.")
     return decoded
 
 
-def _decode(name: str, value: dict[str, Any], arrays: dict[str, np.ndarray] | None) -> Any:
-    if name == "hidden_layer_sizes" and len(value) == 1:
-        ((container, sizes),) = value.items()
-        if container in ("tuple", "list") and isinstance(sizes, list):
-            return tuple(sizes) if container == "tuple" else sizes
-    kind_name = value.get("class")
-    kind = _REGISTRY.get(name, {}).get(kind_name) if isinstance(kind_name, str) else None
-    if kind is None or set(value) != {"class", "static"} or not isinstance(value["static"], dict):
+def _of_format_1(name: str, value: dict[str, Any]) -> dict[str, Any]:
+    """Return the description of an argument, as it is written today."""
+    kind = registered(value["class"]) if isinstance(value.get("class"), str) else None
+    if kind is None or not dataclasses.is_dataclass(kind) or not isinstance(value["static"], dict):
         raise ModelFileError(f"the constructor's argument {name} names a class that is unknown.")
-    if arrays is None and kind is priors.LearnedGaussianPerLayer:
-        return "per-layer"  # whose arrays are as long as the network is deep
-    # As JAX puts trees together: the fields are set, and no constructor changes their bits.
-    thing: Any = object.__new__(kind)
-    static = dict(value["static"])
-    for field in dataclasses.fields(kind):
-        if field.metadata.get("static", False):
-            content = static.pop(field.name, None)
-            if type(content) is not int or not 1 <= content <= _MAX_STATIC:
-                raise ModelFileError(f"{field.name} of the argument {name} is out of range.")
-        else:
-            content = np.zeros(()) if arrays is None else arrays[f"params.{name}.{field.name}"]
-        object.__setattr__(thing, field.name, content)
-    if static:
-        raise ModelFileError(f"the constructor's argument {name} has unknown fields.")
-    return thing
-
-
-@functools.lru_cache(maxsize=64)
-def _skeleton(header: str) -> Any:
-    """Return a member with shapes and dtypes in place of arrays: nothing is allocated."""
-    content = json.loads(header)
-    options = _decode_params(content["params"], None)
-    with jax.enable_x64(content["dtype"] == "float64"):
-        try:
-            init = model_factory(options, content["n_features"], content["n_outputs"])
-            return jax.eval_shape(init, jax.random.key(0))
-        except Exception as error:  # sizes no network can have fail deep inside JAX, in many ways
-            raise ModelFileError("no network of this description can be built.") from error
-
-
-def _expected_members(header: str) -> dict[str, ArraySpec]:
-    skeleton = _skeleton(header)
-    return {
-        name: ArraySpec(tuple(leaf.shape), np.dtype(leaf.dtype))
-        for number in range(json.loads(header)["n_members"])
-        for name, leaf in _named_leaves(skeleton, f"member.{number}")
+    fields = {
+        field.name: value["static"].get(field.name)
+        if field.metadata.get("static", False)
+        else {"array": f"params.{name}.{field.name}"}
+        for field in dataclasses.fields(kind)
     }
+    return {"class": value["class"], "fields": fields}
+
+
+def _recipe(value: Any) -> Recipe:
+    try:
+        return Recipe(**{**value, "stop": StopRule(**value["stop"])})
+    except (TypeError, ValueError, KeyError) as error:
+        raise ModelFileError("the recipe in the file is damaged.") from error
+
+
+def _members(header: dict[str, Any]) -> list[Any]:
+    """Return the description of every member; in format 1 it follows from the arguments."""
+    if "members" in header:
+        return header["members"]
+    # Objects among the arguments have arrays, which are not looked at here: only shapes count.
+    params = FAWNRegressor().get_params(deep=False) | {
+        name: _of_shapes(name, value) for name, value in header["params"].items()
+    }
+    try:
+        with jax.enable_x64(header["dtype"] == "float64"):
+            skeleton = jax.eval_shape(
+                lambda key: make_model(params, header["n_features"], header["n_outputs"], key),
+                jax.random.key(0),
+            )
+    except Exception as error:  # sizes no network can have fail deep inside JAX, in many ways
+        raise ModelFileError("no network of this description can be built.") from error
+    return [describe(skeleton, f"member.{i}").tree for i in range(header["n_members"])]
+
+
+def _of_shapes(name: str, value: Any) -> Any:
+    if not isinstance(value, dict) or "static" not in value:
+        return build(value, {})
+    if value.get("class") == "LearnedGaussianPerLayer":
+        return "per-layer"  # whose arrays are as long as the network is deep
+    tree = _of_format_1(name, value)
+    arrays = {
+        part["array"]: np.zeros(()) for part in tree["fields"].values() if isinstance(part, dict)
+    }
+    return build(tree, arrays)

@@ -11,7 +11,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from varprop.report.files import render, write_whole
+from varprop.atomic import replacing
+from varprop.report.files import render
 from varprop.report.numerals import number, percent
 from varprop.report.svg import element
 
@@ -109,7 +110,8 @@ def write_benchmark_report(
         notes=[str(note) for note in notes],
         settings={str(k): str(v) for k, v in (settings or {}).items()},
     )
-    write_whole(path, page)
+    with replacing(path) as file:
+        file.write(page.encode())
 
 
 def _value(row: Mapping[str, Any], name: str) -> float | None:

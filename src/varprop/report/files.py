@@ -1,19 +1,16 @@
-"""From a template and values to one file, written whole or not at all."""
+"""From a template and values to one self-contained page."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
-import os
-import tempfile
 from importlib import resources
-from pathlib import Path
 
 import jinja2
 from markupsafe import Markup
 
-__all__ = ["render", "script_json", "write_whole"]
+__all__ = ["render", "script_json"]
 
 
 def script_json(value: object) -> Markup:
@@ -53,23 +50,3 @@ def render(template: str, **values: object) -> str:
     return environment.get_template(template).render(
         style=Markup(_asset("page.css")), script=Markup(script), script_hash=digest, **values
     )
-
-
-def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text file beside its place and move it there, so that no half of it is ever seen."""
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise FileNotFoundError(
-            f"The folder {target.parent} does not exist, so nothing was written."
-        )
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)  # mkstemp's files are private; a report is not
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

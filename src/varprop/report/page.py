@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from varprop.atomic import replacing
 from varprop.predictive.checks import as_float, check_finite
 from varprop.predictive.distribution import Predictive
 from varprop.predictive.mixtures import ArrayLike
 from varprop.report import charts
 from varprop.report.charts import Figure
-from varprop.report.files import render, script_json, write_whole
+from varprop.report.files import render, script_json
 from varprop.report.numerals import aligned, number, percent
 from varprop.report.regions import Column
 from varprop.report.targets import Section, section
@@ -128,7 +129,8 @@ def write_report(
         data=script_json(_hover_data(sections, columns, labels, pairs)),
         max_inputs=MAX_INPUTS,
     )
-    write_whole(path, page)
+    with replacing(path) as file:
+        file.write(page.encode())
 
 
 def _observed(y: ArrayLike, prediction: Predictive, names: list[str]) -> np.ndarray:

@@ -6,11 +6,9 @@ import dataclasses
 import os
 from typing import Any
 
-import numpy as np
-
 from varprop.estimators.regressor import FAWNRegressor
 from varprop.files.container import ModelFileError
-from varprop.files.regressor import load_with_table, save_with_table
+from varprop.files.regressor import load_regressor, save_regressor
 from varprop.predictive.distribution import Predictive
 from varprop.predictive.scorecard import CONSTANT, LINEAR, MODEL, LinearModel, constant_gaussian
 from varprop.tables.columns import NumberColumn
@@ -71,13 +69,13 @@ class TableModel:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file that holds everything, whole or not at all."""
-        linear = {} if self.linear is None else _arrays(self.linear)
-        save_with_table(self.regressor, path, self.preprocessing.to_json(), linear)
+        linear = {} if self.linear is None else dataclasses.asdict(self.linear)
+        save_regressor(self.regressor, path, table=self.preprocessing.to_json(), linear=linear)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> TableModel:
         """Read a model, also one that Python saved without a table but with column names."""
-        regressor, content, linear = load_with_table(path)
+        regressor, content, linear = load_regressor(path)
         if content is None:
             return cls(regressor, _from_names(regressor, path))
         try:
@@ -90,11 +88,6 @@ class TableModel:
         ):
             raise ModelFileError("the description of the table does not fit the network.")
         return cls(regressor, preprocessing, LinearModel(**linear) if linear else None)
-
-
-def _arrays(linear: LinearModel) -> dict[str, np.ndarray]:
-    fields = dataclasses.fields(linear)
-    return {field.name: np.asarray(getattr(linear, field.name), np.float64) for field in fields}
 
 
 def _from_names(regressor: Any, path: str | os.PathLike[str]) -> Preprocessing:

@@ -6,9 +6,7 @@ import contextlib
 import csv
 import gzip
 import io
-import os
 import pathlib
-import secrets
 import sys
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -18,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from varprop.atomic import replacing
 from varprop.tables.columns import is_text
 from varprop.tables.errors import TableError
 
@@ -108,50 +107,15 @@ def output_format(path: str) -> tuple[str, bool]:
     compress = path.endswith(".gz")
     suffix = pathlib.PurePath(path.removesuffix(".gz")).suffix.lower()
     form = _FORMATS.get(suffix)
-    if form is None and is_special(pathlib.Path(path)):
-        return "csv", False
+    target = pathlib.Path(path)
+    if form is None and target.exists() and not target.is_file() and not target.is_dir():
+        return "csv", False  # a device or a pipe
     if form is None or (compress and form not in ("csv", "tsv")):
         raise TableError(
             f"{pathlib.PurePath(path).name} does not say its format: end the name in .csv, .tsv "
             "(or .csv.gz, .tsv.gz), .parquet or .feather."
         )
     return form, compress
-
-
-def is_special(path: pathlib.Path) -> bool:
-    """Whether this is a device or a pipe, which is written to and never replaced."""
-    return path.exists() and not path.is_file() and not path.is_dir()
-
-
-@contextlib.contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Any]:
-    """Open a temporary file beside a path and rename it over the path if all went well.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "out.csv"
-    >>> with replacing(path) as file:
-    ...     _ = file.write(b"mean")
-    >>> path.read_bytes(), len(list(path.parent.iterdir()))
-    (b'mean', 1)
-    """
-    path = pathlib.Path(path)
-    if is_special(path):
-        with open(path, "wb") as file:
-            yield file
-        return
-    path = path.resolve()  # a link stays one, and what it points to is replaced
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 @contextlib.contextmanager

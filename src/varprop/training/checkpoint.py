@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import pathlib
 from typing import Any
 
 import numpy as np
 
-FORMAT = 1
+from varprop.atomic import replacing
+
+FORMAT = 2
 
 
 class CheckpointError(ValueError):
@@ -34,22 +35,12 @@ def fingerprint(description: Any, arrays: list[np.ndarray]) -> str:
 
 
 def save(path: pathlib.Path, run: str, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
-    """Write atomically: a temporary file beside the target, flushed to disk, then renamed over it.
-
-    The temporary file has a fixed name, so that one left by a killed process is overwritten.
-    """
+    """Write everything, whole or not at all."""
     header = json.dumps({"format": FORMAT, "run": run, **meta})
     parts: dict[str, Any] = {"__header__": np.frombuffer(header.encode(), np.uint8), **arrays}
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        with open(temporary, "wb") as file:
-            np.savez(file, **parts)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    # A fixed name, so that a file left by a killed process is overwritten.
+    with replacing(path, temporary=path.name + ".tmp") as file:
+        np.savez(file, **parts)
 
 
 def read(path: pathlib.Path) -> bytes | None:

@@ -213,7 +213,7 @@ def run_digest(
         description += [dataclasses.asdict(lane.recipe), feed.source.columns, runner.final_pass]
         description += [feed.plan.block_rows, feed.plan.buffer_rows]
         arrays += [getattr(feed.scaling, field.name) for field in dataclasses.fields(Scaling)]
-        arrays += [np.float64(feed.statistics.total_weight), feed.statistics.std]
+        arrays += [np.asarray(feed.statistics.total_weight), feed.statistics.std]
         arrays += [np.asarray(part) for part in feed.resident or () if part is not None]
         arrays.append(np.asarray(jax.random.key_data(lane.key)))
         _, params, constants = take_apart((lane.model, objective))

@@ -1,0 +1,206 @@
+"""Any model in a file: its tree as JSON, its arrays by the path that leads to them.
+
+A class is named, never imported: only those that were registered (`varprop.register`) can be read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from varprop.files.container import ArraySpec, ModelFileError, read_model_file, write_model_file
+from varprop.learning.model import Model
+from varprop.nn.registry import registered
+
+_PLAIN = bool | int | float | str | None
+
+
+class Described(NamedTuple):
+    """A tree as a file holds it: JSON, and arrays (or their shapes) by name."""
+
+    tree: Any
+    arrays: dict[str, Any]
+
+
+def describe(thing: Any, prefix: str) -> Described:
+    """Take a tree of registered classes, sequences, arrays and plain values apart.
+
+    Parameters
+    ----------
+    thing
+        A model, or a part of one.
+    prefix
+        Of the arrays' names.
+
+    Examples
+    --------
+    >>> from varprop import nn
+    >>> describe(nn.LeakyReLU(0.5), "a").tree
+    {'class': 'LeakyReLU', 'fields': {'negative_slope': {'array': 'a.negative_slope'}}}
+    """
+    if isinstance(thing, np.generic) and not isinstance(thing, np.ndarray):
+        thing = thing.item()
+    if isinstance(thing, _PLAIN):
+        return Described(thing, {})
+    if hasattr(thing, "shape") and hasattr(thing, "dtype"):
+        return Described({"array": prefix}, {prefix: thing})
+    arrays: dict[str, Any] = {}
+    if isinstance(thing, tuple | list):
+        parts = [describe(part, f"{prefix}.{i}") for i, part in enumerate(thing)]
+        for part in parts:
+            arrays |= part.arrays
+        return Described({type(thing).__name__: [part.tree for part in parts]}, arrays)
+    name = type(thing).__name__
+    if registered(name) is not type(thing):
+        what = "a Python function" if name in ("function", "PjitFunction") else f"a {name}"
+        raise ModelFileError(
+            f"{prefix} is {what}, which a model file cannot hold: only classes registered by "
+            "varprop.register can be written."
+        )
+    fields: dict[str, Any] = {}
+    for field in dataclasses.fields(type(thing)):
+        part = describe(getattr(thing, field.name), f"{prefix}.{field.name}")
+        fields[field.name] = part.tree
+        arrays |= part.arrays
+    return Described({"class": name, "fields": fields}, arrays)
+
+
+def build(tree: Any, arrays: dict[str, Any]) -> Any:
+    """Put together what `describe` took apart, trusting nothing.
+
+    Parameters
+    ----------
+    tree
+        JSON.
+    arrays
+        Arrays by name, or their shapes and dtypes; each is used once, and taken out.
+
+    Raises
+    ------
+    ModelFileError
+        If it names a class that is not registered, or has other fields than the class.
+    """
+    if tree is None or isinstance(tree, bool | int | float | str):
+        return tree
+    if not isinstance(tree, dict):
+        raise ModelFileError("the description of the model is damaged.")
+    if set(tree) == {"array"}:
+        name = tree["array"]
+        if not isinstance(name, str) or name not in arrays:
+            raise ModelFileError(f"array {str(name)[:80]} is missing.")
+        return arrays.pop(name)
+    for container in (tuple, list):
+        if set(tree) == {container.__name__} and isinstance(tree[container.__name__], list):
+            return container(build(part, arrays) for part in tree[container.__name__])
+    kind = registered(tree["class"]) if isinstance(tree.get("class"), str) else None
+    if kind is None:
+        raise ModelFileError(
+            f"the file names the class {str(tree.get('class'))[:80]!r}, which is not known here: "
+            "register it by varprop.register before loading."
+        )
+    fields = tree.get("fields")
+    known = [field.name for field in dataclasses.fields(kind)]
+    if set(tree) != {"class", "fields"} or not isinstance(fields, dict) or set(fields) != {*known}:
+        raise ModelFileError(f"{kind.__name__} has other fields than the file describes.")
+    # As JAX puts trees together: the fields are set, and no constructor changes their bits.
+    thing: Any = object.__new__(kind)
+    for name in known:
+        object.__setattr__(thing, name, build(fields[name], arrays))
+    return thing
+
+
+def check_model(model: Any, n_inputs: int | None = None) -> Model:
+    """Raise ModelFileError unless a model of shapes and dtypes can see a row; nothing is computed.
+
+    Parameters
+    ----------
+    model
+        With `jax.ShapeDtypeStruct` in place of arrays.
+    n_inputs
+        Inputs it must take; those of its first weights unless given.
+    """
+    try:
+        leaves = jax.tree.leaves(model)
+        if not isinstance(model, Model) or not leaves:
+            raise ModelFileError("the file holds no model.")
+        dtype = leaves[0].dtype
+        if any(leaf.dtype != dtype for leaf in leaves):
+            raise ModelFileError("the arrays of the model have different dtypes.")
+        n = jax.tree.leaves(model.network)[0].shape[-1] if n_inputs is None else n_inputs
+        with jax.enable_x64(dtype == np.float64):
+            row = jax.ShapeDtypeStruct((2, n), dtype)
+            out = jax.eval_shape(lambda tree, x: tree.network.moments(x).mean, model, row)
+            likelihood = model.likelihood
+            parts = jax.eval_shape(
+                lambda tree, x: [(a, b.mean, c) for a, b, c in tree.predictive(x)], model, row
+            )
+            targets = (2, likelihood.n_targets)
+            if out.shape != (2, likelihood.n_outputs) or any(p[1].shape != targets for p in parts):
+                raise ModelFileError("the network's outputs do not fit the likelihood.")
+            jax.eval_shape(lambda tree: tree.prior.kl(tree.network), model)
+    except ModelFileError:
+        raise
+    except Exception as error:  # sizes no network can have fail deep inside JAX, in many ways
+        raise ModelFileError("no network of this description can be built.") from error
+    return model
+
+
+def shapes(table: dict[str, ArraySpec]) -> dict[str, Any]:
+    """Return shapes and dtypes as JAX takes them in place of arrays."""
+    return {name: jax.ShapeDtypeStruct(spec.shape, spec.dtype) for name, spec in table.items()}
+
+
+def save_model(model: Model, path: str | os.PathLike[str]) -> None:
+    """Write a model to one ``.safetensors`` file: arrays and JSON, no code.
+
+    Parameters
+    ----------
+    model
+        Of registered classes.
+    path
+        Where to; written whole or not at all.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from varprop import regression_model
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
+    >>> save_model(regression_model(3, 2, key=jax.random.key(0)), path)
+    >>> load_model(path).likelihood.n_targets
+    2
+    """
+    found = describe(model, "model")
+    header = {"class": "Model", "model": found.tree}
+    write_model_file(path, header, {name: np.asarray(a) for name, a in found.arrays.items()})
+
+
+def load_model(path: str | os.PathLike[str]) -> Model:
+    """Read a model that `save_model` wrote; a damaged or foreign file is a `ModelFileError`.
+
+    Parameters
+    ----------
+    path
+        The file. Reading it runs no code, whoever made it. A float64 model needs
+        `jax.enable_x64` to keep its digits.
+    """
+
+    def check(header: dict[str, Any], table: dict[str, ArraySpec]) -> None:
+        if set(header) != {"class", "model"} or header["class"] != "Model":
+            raise ModelFileError(
+                f"the file holds no bare model, but {str(header.get('class'))[:80]!r}."
+            )
+        left = shapes(table)
+        check_model(build(header["model"], left))
+        if left:
+            raise ModelFileError(f"array {min(left)[:80]!r} is unknown.")
+
+    header, arrays = read_model_file(path, check)
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise ModelFileError(f"array {name} is not finite.")
+    return jax.tree.map(jnp.asarray, build(header["model"], arrays))

@@ -27,15 +27,81 @@ class _File:
     path: pathlib.Path
     size: int
     modified: int
-    n_rows: int
-    group_rows: tuple[int, ...]
+    metadata: Any
+    names: tuple[str, ...]
+
+
+class ParquetFiles:
+    """One or more Parquet files whose row groups are blocks; only their metadata is read at first.
+
+    A file that changes later is refused when it is read next.
+
+    Parameters
+    ----------
+    paths
+        As in `ParquetSource`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "a.parquet"
+    >>> pq.write_table(pa.table({"x": [1, 2, 3]}), path, row_group_size=2)
+    >>> ParquetFiles(path).block_rows
+    (2, 1)
+    """
+
+    def __init__(self, paths: Paths):
+        self.files = tuple(map(_described, find_files(paths)))
+        self.names = self.files[0].names
+        self._blocks = tuple(
+            (file, group) for file in self.files for group in range(file.metadata.num_row_groups)
+        )
+        self.block_rows = tuple(
+            file.metadata.row_group(group).num_rows for file, group in self._blocks
+        )
+        if not sum(self.block_rows):
+            first = self.files[0].path.name
+            only = f"{first} has a header but no rows."
+            raise SourceError(only if len(self.files) == 1 else "no file has rows.")
+
+    def where(self, block: int, row: int) -> str:
+        """Name the file and the row in it, the first being row 1."""
+        file, group = self._blocks[block]
+        before = sum(file.metadata.row_group(g).num_rows for g in range(group))
+        return f"row {before + row + 1} of {file.path.name}"
+
+    def read(self, block: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield some columns of a row group, decoded a piece at a time."""
+        file, group = self._blocks[block]
+        try:
+            stat = file.path.stat()
+        except OSError as error:
+            raise SourceError(f"{file.path.name} has gone since it was first looked at.") from error
+        if (stat.st_size, stat.st_mtime_ns) != (file.size, file.modified):
+            raise SourceError(
+                f"{file.path.name} was changed since it was first looked at: start again."
+            )
+        absent = [name for name in columns if name not in file.names]
+        if absent:
+            raise SourceError(
+                f"{file.path.name} has no column {absent[0]!r}, but "
+                f"{self.files[0].path.name} has one."
+            )
+        try:
+            with pq.ParquetFile(file.path, buffer_size=_READ_BYTES, pre_buffer=False) as opened:
+                yield from opened.iter_batches(
+                    PIECE_ROWS, row_groups=[group], columns=list(columns)
+                )
+        except (pa.ArrowException, OSError) as error:
+            raise SourceError(
+                f"{file.path.name} is damaged, row group {group + 1} cannot be read: write it anew."
+            ) from error
 
 
 class ParquetSource(AbstractSource):
     """One or more Parquet files with columns of numbers.
 
-    All files are opened and compared when this is made, but only their metadata is read. A file
-    that changes later is refused when it is read next.
+    All files are opened and compared when this is made, but only their metadata is read.
 
     Parameters
     ----------
@@ -78,79 +144,44 @@ class ParquetSource(AbstractSource):
         targets: Sequence[str] | str,
         weight: str | None = None,
     ):
-        found = find_files(paths)
-        first = _open(found[0])
-        names = _names(first, found[0])
-        label = found[0].name
-        self.features, self.targets = check_roles(names, features, targets, weight, label)
+        self._files = files = ParquetFiles(paths)
+        label = files.files[0].path.name
+        self.features, self.targets = check_roles(files.names, features, targets, weight, label)
         self.weight_name, self.uncertain = weight, False
-        self._files = tuple(self._check(path, names, label, features is None) for path in found)
-        self._blocks = tuple(
-            (file, group) for file in self._files for group in range(len(file.group_rows))
-        )
-        if not self.n_rows:
-            raise SourceError(f"{label} has no rows." if len(found) == 1 else "no file has rows.")
+        for file in files.files:
+            more = [name for name in file.names if name not in files.names]
+            if features is None and more:
+                raise SourceError(
+                    f"{file.path.name} has a column {more[0]!r}, but {label} has none: name the "
+                    "inputs."
+                )
+            _check_columns(file, self.columns, label)
 
     @property
     def block_rows(self) -> tuple[int, ...]:
         """Number of rows in every row group."""
-        return tuple(rows for file in self._files for rows in file.group_rows)
-
-    @property
-    def paths(self) -> tuple[pathlib.Path, ...]:
-        """The files, in order."""
-        return tuple(file.path for file in self._files)
+        return self._files.block_rows
 
     def where(self, block: int, row: int) -> str:
         """Name the file and the row in it, the first being row 1."""
-        file, group = self._blocks[block]
-        return f"row {sum(file.group_rows[:group]) + row + 1} of {file.path.name}"
+        return self._files.where(block, row)
 
     def read(self, block: int) -> Iterator[Rows]:
         """Yield the rows of a row group, decoded a piece at a time."""
-        file, group = self._blocks[block]
-        _check_unchanged(file)
         start, n, d = 0, len(self.features), len(self.targets)
-        try:
-            with _reader(file.path) as opened:
-                for batch in opened.iter_batches(
-                    PIECE_ROWS, row_groups=[group], columns=list(self.columns)
-                ):
-                    numbers = np.empty((batch.num_rows, len(self.columns)))
-                    for place, name in enumerate(self.columns):
-                        cells = batch.column(name)
-                        if cells.null_count:
-                            holes = cells.is_null().to_numpy(zero_copy_only=False)
-                            raise _missing(name, self.where(block, start + int(np.argmax(holes))))
-                        if pa.types.is_decimal(cells.type):
-                            cells = cells.cast(pa.float64())
-                        numbers[:, place] = cells.to_numpy(zero_copy_only=False)
-                    weight = None if self.weight_name is None else numbers[:, -1]
-                    yield Rows(numbers[:, :n], numbers[:, n : n + d], weight)
-                    start += batch.num_rows
-        except (pa.ArrowException, OSError) as error:
-            raise SourceError(
-                f"{file.path.name} is damaged, row group {group + 1} cannot be read: write it anew."
-            ) from error
-
-    def _check(self, path: pathlib.Path, names: list[str], label: str, same_names: bool) -> _File:
-        """Compare a file with what the first one has promised."""
-        metadata = _open(path)
-        schema = metadata.schema.to_arrow_schema()
-        own = _names(metadata, path)
-        for name in self.columns:
-            if name not in own:
-                raise SourceError(f"{path.name} has no column {name!r}, but {label} has one.")
-            _check_type(schema.field(name).type, name, path)
-        more = [name for name in own if name not in names]
-        if same_names and more:
-            raise SourceError(
-                f"{path.name} has a column {more[0]!r}, but {label} has none: name the inputs."
-            )
-        _check_nulls(metadata, self.columns, path)
-        groups = tuple(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
-        stat = path.stat()
-        return _File(path, stat.st_size, stat.st_mtime_ns, metadata.num_rows, groups)
+        for batch in self._files.read(block, self.columns):
+            numbers = np.empty((batch.num_rows, len(self.columns)))
+            for place, name in enumerate(self.columns):
+                cells = batch.column(name)
+                if cells.null_count:
+                    holes = cells.is_null().to_numpy(zero_copy_only=False)
+                    raise _missing(name, self.where(block, start + int(np.argmax(holes))))
+                if pa.types.is_decimal(cells.type):
+                    cells = cells.cast(pa.float64())
+                numbers[:, place] = cells.to_numpy(zero_copy_only=False)
+            weight = None if self.weight_name is None else numbers[:, -1]
+            yield Rows(numbers[:, :n], numbers[:, n : n + d], weight)
+            start += batch.num_rows
 
 
 def find_files(paths: Paths) -> list[pathlib.Path]:
@@ -198,14 +229,11 @@ def find_files(paths: Paths) -> list[pathlib.Path]:
     return found
 
 
-def _reader(path: pathlib.Path) -> pq.ParquetFile:
-    return pq.ParquetFile(path, buffer_size=_READ_BYTES, pre_buffer=False)
-
-
-def _open(path: pathlib.Path) -> Any:
+def _described(path: pathlib.Path) -> _File:
     try:
-        with _reader(path) as file:
-            return file.metadata
+        stat = path.stat()
+        with pq.ParquetFile(path, buffer_size=_READ_BYTES, pre_buffer=False) as file:
+            metadata = file.metadata
     except PermissionError as error:
         raise SourceError(f"{path.name} may not be read: ask for permission.") from error
     except (pa.ArrowException, OSError) as error:
@@ -213,48 +241,45 @@ def _open(path: pathlib.Path) -> Any:
             f"{path.name} is no Parquet file, or damaged or cut short: write it again or leave it "
             "out."
         ) from error
-
-
-def _names(metadata: Any, path: pathlib.Path) -> list[str]:
-    names = list(metadata.schema.to_arrow_schema().names)
+    names = tuple(metadata.schema.to_arrow_schema().names)
     for name, count in Counter(names).items():
         if count > 1:
             raise SourceError(
                 f"{path.name} has {count} columns named {name!r}: rename all but one."
             )
-    return names
+    return _File(path, stat.st_size, stat.st_mtime_ns, metadata, names)
 
 
-def _check_type(kind: pa.DataType, name: str, path: pathlib.Path) -> None:
-    if pa.types.is_null(kind):
-        raise SourceError(
-            f"column {name!r} of {path.name} holds nothing but missing values: fill them in, or "
-            "leave the column or the file out."
-        )
-    numeric = (
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_boolean(kind)
-        or pa.types.is_decimal(kind)
-    )
-    if not numeric:
-        raise SourceError(
-            f"column {name!r} of {path.name} holds {kind}, not numbers: encode it as numbers "
-            "first, or leave it out."
-        )
-
-
-def _check_nulls(metadata: Any, columns: Sequence[str], path: pathlib.Path) -> None:
-    """Find missing values by the counts that writers leave in the metadata, if they do."""
+def _check_columns(file: _File, columns: Sequence[str], label: str) -> None:
+    """Compare a file with what the first one has promised: columns of numbers, none missing."""
+    metadata, path = file.metadata, file.path
+    schema = metadata.schema.to_arrow_schema()
     places = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
     for name in columns:
-        n_null = 0
+        if name not in file.names:
+            raise SourceError(f"{path.name} has no column {name!r}, but {label} has one.")
+        kind = schema.field(name).type
+        n_null = 0  # by the counts that writers leave in the metadata, if they do
         for group in range(metadata.num_row_groups):
             counts = metadata.row_group(group).column(places[name]).statistics
             if counts is not None and counts.has_null_count:
                 n_null += counts.null_count
-        if n_null and n_null == metadata.num_rows:
-            _check_type(pa.null(), name, path)
+        if pa.types.is_null(kind) or (n_null and n_null == metadata.num_rows):
+            raise SourceError(
+                f"column {name!r} of {path.name} holds nothing but missing values: fill them in, "
+                "or leave the column or the file out."
+            )
+        types = pa.types
+        if not (
+            types.is_integer(kind)
+            or types.is_floating(kind)
+            or types.is_boolean(kind)
+            or types.is_decimal(kind)
+        ):
+            raise SourceError(
+                f"column {name!r} of {path.name} holds {kind}, not numbers: encode it as numbers "
+                "first, or leave it out."
+            )
         if n_null:
             raise _missing(name, f"{n_null} of {metadata.num_rows} rows of {path.name}")
 
@@ -264,14 +289,3 @@ def _missing(name: str, where: str) -> SourceError:
         f"column {name!r} has no value in {where}: fill it in, or leave those rows or the column "
         "out."
     )
-
-
-def _check_unchanged(file: _File) -> None:
-    try:
-        stat = file.path.stat()
-    except OSError as error:
-        raise SourceError(f"{file.path.name} has gone since it was first looked at.") from error
-    if (stat.st_size, stat.st_mtime_ns) != (file.size, file.modified):
-        raise SourceError(
-            f"{file.path.name} was changed since it was first looked at: start again."
-        )

@@ -14,11 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from varprop.errors import InputError
+
 #: Rows that a source reads from a file at a time; what is beyond a buffer's end waits in memory.
 PIECE_ROWS = 2**16
 
 
-class SourceError(ValueError):
+class SourceError(InputError):
     """A source cannot be read as asked; the message is one sentence that says what to do.
 
     Examples

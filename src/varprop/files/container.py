@@ -20,6 +20,7 @@ import safetensors
 import safetensors.numpy
 
 from varprop.atomic import replacing
+from varprop.errors import InputError
 
 #: Version of the layout described here and in `varprop.files.regressor`.
 FORMAT = 1
@@ -29,7 +30,7 @@ _MAX_HEADER_BYTES = 16 * 2**20
 _DTYPES: dict[str, np.dtype] = {"F32": np.dtype(np.float32), "F64": np.dtype(np.float64)}
 
 
-class ModelFileError(ValueError):
+class ModelFileError(InputError):
     """A model file cannot be used (or a model cannot be written to one); the message says why."""
 
 

@@ -11,7 +11,7 @@ docs/how-to/your-own.md.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -62,7 +62,7 @@ class AbstractLikelihood(eqx.Module):
 
     @classmethod
     @abstractmethod
-    def start(cls, n_targets: int, *, noise_std: float = 0.5) -> Self:
+    def start(cls, n_targets: int, *, noise_std: float = 0.5) -> AbstractLikelihood:
         """Return where learning starts; the noise is in units of the targets' own spread."""
 
     @property
@@ -81,7 +81,7 @@ class AbstractLikelihood(eqx.Module):
         """Variance of the noise of each target; None if it is not one number for all rows."""
 
     @abstractmethod
-    def floored(self, floor: np.ndarray | None) -> Self:
+    def floored(self, floor: np.ndarray | None) -> AbstractLikelihood:
         """Return the same, with noise that cannot fall below a standard deviation, shape (d,).
 
         None releases the floor: what is kept after training has as much noise, by its parameters.
@@ -127,7 +127,7 @@ class AbstractPointwise(AbstractLikelihood):
         """Not known here."""
         return None
 
-    def floored(self, floor: np.ndarray | None) -> Self:
+    def floored(self, floor: np.ndarray | None) -> AbstractPointwise:
         """Return the same: this noise knows no floor."""
         return self
 
@@ -167,7 +167,7 @@ class AbstractGaussianNoise(AbstractLikelihood):
         pass
 
     @classmethod
-    def start(cls, n_targets: int, *, noise_std: float = 0.5) -> Self:
+    def start(cls, n_targets: int, *, noise_std: float = 0.5) -> AbstractGaussianNoise:
         """Return the same noise for all targets."""
         return cls(np.full(n_targets, noise_std, jnp.result_type(float)))
 
@@ -233,7 +233,7 @@ class GaussianLikelihood(AbstractGaussianNoise):
         var = jnp.exp(2 * self.log_std)
         return var if self.floor is None else var + self.floor**2
 
-    def floored(self, floor: np.ndarray | None) -> Self:
+    def floored(self, floor: np.ndarray | None) -> GaussianLikelihood:
         """Return the same noise, as far as it can be, above a floor or with none."""
         var = np.exp(2 * np.asarray(self.log_std, np.float64))
         if self.floor is not None:
@@ -310,7 +310,7 @@ class HeteroscedasticGaussian(AbstractGaussianNoise):
         """None: it depends on the input."""
         return None
 
-    def floored(self, floor: np.ndarray | None) -> Self:
+    def floored(self, floor: np.ndarray | None) -> HeteroscedasticGaussian:
         """Return the same with another floor; what a floor adds cannot be released."""
         if floor is None:
             return self

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from varprop.errors import InputError
 
-class TableError(ValueError):
+
+class TableError(InputError):
     """A table cannot be used as asked; the message is one sentence that says what to do.
 
     Examples

@@ -37,8 +37,8 @@ def demo(
     """
     check_output(output)
 
-    from varprop.cli.fitting import fit_table, report_content
-    from varprop.tables.kinds import Roles
+    from varprop.tables.fitting import fit_table
+    from varprop.tables.survey import Roles
 
     use_compilation_cache()
     with tempfile.TemporaryDirectory(prefix="varprop-") as folder:
@@ -54,26 +54,14 @@ def demo(
             source,
             Roles((TARGET,), categories=("sex",)),
             OPTIONS,
-            share=0.25,
-            refit=False,
+            holdout=0.25,
             seed=seed,
             progress=not quiet and sys.stderr.isatty(),
-            on_notes=lambda notes: None,
         )
     held = fitted.holdout
     assert held is not None
     settings = {"data": "scikit-learn's diabetes data", "seed": seed, **OPTIONS}
-    content = report_content(
-        fitted.model,
-        held.table,
-        held.rows,
-        held.encoded,
-        held.y,
-        held.prediction,
-        held.card,
-        settings,
-    )
-    write_html(output, title="Diabetes: how sure is the prediction?", **content)
+    write_html(output, "Diabetes: how sure is the prediction?", fitted.model, held, settings)
     if json:
         print_json({"scorecard": held.card, "report": output, "seconds": fitted.seconds})
         return

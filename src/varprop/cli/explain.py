@@ -14,7 +14,14 @@ from varprop.cli.options import (
     Unseen,
     UnseenOption,
 )
-from varprop.cli.shared import JsonOption, QuietOption, UserError, command, print_json, say
+from varprop.cli.shared import (
+    JsonOption,
+    QuietOption,
+    UserError,
+    command,
+    print_json,
+    say,
+)
 from varprop.cli.tabular import (
     in_digits,
     load_model,
@@ -49,16 +56,17 @@ def explain(
     fitted = load_model(model)
     source = open_table(table, delimiter, decimal)
 
-    from varprop.tables.blocks import Blocks, join_rows
     from varprop.tables.effects import effects
+    from varprop.tables.prediction import Parts
+    from varprop.tables.preprocessing import join_rows
 
     use_compilation_cache()
-    blocks = Blocks(fitted, source, unseen.value)
+    blocks = Parts(fitted, source, unseen.value)
     parts, cells, numbers = [], [], []
     for rows in blocks:
         if blocks.n_rows > MAX_ROWS:
             raise UserError(
-                f"{source.label} has more than {MAX_ROWS} rows: explain a few of them at a time."
+                f"{source.label} has more than {MAX_ROWS} rows: explain a few of them at a time.",
             )
         parts.append(rows.encoded)
         batch = rows.batch.to_pylist()

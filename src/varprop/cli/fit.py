@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from varprop.cli.options import (
     DecimalOption,
     DelimiterOption,
+    Likelihood,
     Missing,
     Objective,
     ReportOption,
@@ -27,7 +27,6 @@ from varprop.cli.shared import (
     say,
 )
 from varprop.cli.tabular import (
-    are_parts,
     check_output,
     note,
     open_table,
@@ -76,6 +75,12 @@ def fit(
     objective: Annotated[
         Objective, typer.Option("--objective", help="What training minimizes.")
     ] = Objective.ropd,
+    likelihood: Annotated[
+        Likelihood,
+        typer.Option(
+            "--likelihood", help="Noise of one size, or of a size that depends on inputs."
+        ),
+    ] = Likelihood.gaussian,
     members: Annotated[int, typer.Option("--members", help="Networks in the ensemble.", min=1)] = 1,
     restarts: Annotated[
         int, typer.Option("--restarts", help="Starts per network; the best is kept.", min=1)
@@ -105,76 +110,58 @@ def fit(
         raise UserError("--joint needs more than one --target.", ExitCode.USAGE)
     if not holdout < 1:
         raise UserError(f"--holdout must lie below 1, but is {holdout:g}.", ExitCode.USAGE)
-    sizes = _sizes(hidden)
+    try:
+        sizes = tuple(int(part) for part in hidden.split(",") if part.strip())
+    except ValueError:
+        sizes = (0,)
+    if any(size < 1 for size in sizes):
+        raise UserError(
+            f"--hidden must be whole numbers such as 50 or 100,50, but is {hidden!r}.",
+            ExitCode.USAGE,
+        )
     check_output(output, *tables)
     if report is not None:
         check_output(report, *tables, output)
         if holdout == 0:
             raise UserError("--report needs held-out rows, but --holdout is 0.", ExitCode.USAGE)
-    parts = are_parts(tables)
-    source = None if parts else open_table(tables[0], delimiter, decimal)
-    label = f"{len(tables)} files" if len(tables) > 1 else os.path.basename(tables[0].rstrip("/"))
-    if source is not None:
-        label = source.label
+    source = open_table(tables, delimiter, decimal)
 
-    from varprop.cli.fitting import fit_table, report_content
-    from varprop.tables.kinds import Roles
+    from varprop.tables.fitting import fit_table
+    from varprop.tables.survey import Roles
 
     use_compilation_cache()
     options = {
         "hidden_layer_sizes": sizes,
         "objective": objective.value,
+        "likelihood": likelihood.value,
         "n_members": members,
         "n_restarts": restarts,
         "max_iter": max_iter,
         "output_covariance": joint,
     }
-    roles = Roles(
-        tuple(target), tuple(id_ or ()), tuple(drop or ()), tuple(category or ()), missing.value
+    fitted = fit_table(
+        source,
+        Roles(
+            targets=tuple(target),
+            ids=tuple(id_ or ()),
+            dropped=tuple(drop or ()),
+            categories=tuple(category or ()),
+            missing=missing.value,
+        ),
+        options,
+        holdout=holdout,
+        refit=refit,
+        seed=seed,
+        progress=not quiet and sys.stderr.isatty(),
+        on_notes=lambda notes: note(notes, quiet=quiet),
     )
-    how: dict[str, Any] = {
-        "share": holdout,
-        "refit": refit,
-        "seed": seed,
-        "progress": not quiet and sys.stderr.isatty(),
-        "on_notes": lambda notes: note(notes, quiet=quiet),
-    }
-    if source is None:
-        from varprop.cli.streaming import fit_parts
-
-        refused = {
-            "--report": report,
-            "--delimiter": delimiter,
-            "--decimal": decimal != ".",
-            "--category": category,
-            "--missing": missing is not Missing.error,
-        }
-        for option, value in refused.items():
-            if value:
-                raise UserError(
-                    f"{option} does not go with several files or a folder.", ExitCode.USAGE
-                )
-        fitted = fit_parts(tables, roles, options, **how)
-    else:
-        fitted = fit_table(source, roles, options, **how)
     model, held = fitted.model, fitted.holdout
     model.save(output)
-    if report is not None:
-        if held is None:
-            note(["there is no report, since no rows were held out."], quiet=quiet)
-        else:
-            settings = {"table": label, "seed": seed, "missing": missing.value, **options}
-            content = report_content(
-                model,
-                held.table,
-                held.rows,
-                held.encoded,
-                held.y,
-                held.prediction,
-                held.card,
-                settings,
-            )
-            write_html(report, title=f"{label}: {', '.join(target)}", **content)
+    if report is not None and held is None:
+        note(["there is no report, since no rows were held out."], quiet=quiet)
+    elif report is not None and held is not None:
+        settings = {"table": source.label, "seed": seed, "missing": missing.value, **options}
+        write_html(report, f"{source.label}: {', '.join(target)}", model, held, settings)
     n_held = 0 if held is None else len(held.y)
     if json:
         print_json(
@@ -204,15 +191,3 @@ def fit(
         say("(--refit fits once more, on all rows.)")
     if report is not None and held is not None:
         say(f"Report: {report}")
-
-
-def _sizes(text: str) -> tuple[int, ...]:
-    try:
-        sizes = tuple(int(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        sizes = (0,)
-    if any(size < 1 for size in sizes):
-        raise UserError(
-            f"--hidden must be whole numbers such as 50 or 100,50, but is {text!r}.", ExitCode.USAGE
-        )
-    return sizes

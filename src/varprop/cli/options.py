@@ -30,10 +30,19 @@ class Objective(enum.StrEnum):
     vi = "vi"
 
 
+class Likelihood(enum.StrEnum):
+    """What is observed, given the network's output."""
+
+    gaussian = "gaussian"
+    heteroscedastic = "heteroscedastic"
+
+
 TableArgument = Annotated[
     str,
     typer.Argument(
-        metavar="TABLE", help="CSV, TSV, Parquet or Feather, gzip'd or not; - for standard input."
+        metavar="TABLE",
+        help="CSV, TSV, Parquet or Feather, gzip'd or not, or a folder of Parquet files; - for "
+        "standard input.",
     ),
 ]
 TablesArgument = Annotated[

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from varprop.tables.errors import TableError
+from varprop.errors import InputError
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print the result as one JSON object, for machines.")
@@ -37,8 +37,8 @@ class ExitCode(enum.IntEnum):
 EPILOG = "Exit codes: 0 done, 1 a bug, 2 wrong usage, 3 bad input, 4 cannot write, 130 interrupted."
 
 
-class UserError(Exception):
-    """A mistake the user can mend: one sentence that says what is wrong and what to do.
+class UserError(InputError):
+    """A mistake on the command line: one sentence that says what is wrong and what to do.
 
     Examples
     --------
@@ -54,8 +54,7 @@ class UserError(Exception):
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Wrap a command so that a user's mistake becomes one sentence and an exit code.
 
-    Errors of the library (`ValueError`, `OSError`) that are raised on purpose carry such a sentence
-    already; anything else is a bug and keeps its traceback.
+    The library's own errors carry such a sentence; anything else is a bug and keeps its traceback.
     """
 
     @functools.wraps(function)
@@ -63,10 +62,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         try:
             function(*args, **kwargs)
             sys.stdout.flush()
-        except UserError as error:
-            _stop(str(error), error.code)
-        except TableError as error:
-            _stop(str(error), ExitCode.BAD_INPUT)
+        except InputError as error:
+            _stop(str(error), getattr(error, "code", ExitCode.BAD_INPUT))
         except KeyboardInterrupt:
             _stop("interrupted.", ExitCode.INTERRUPTED)
         except BrokenPipeError:

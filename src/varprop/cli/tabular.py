@@ -13,11 +13,11 @@ import typer
 from varprop.cli.shared import ExitCode, UserError
 
 if TYPE_CHECKING:
-    from varprop.tables.model import TableModel
+    from varprop.tables.model import Scored, TableModel
     from varprop.tables.source import Source
 
 
-def open_table(where: str, delimiter: str | None, decimal: str) -> Source:
+def open_table(where: str | list[str], delimiter: str | None, decimal: str) -> Source:
     """Open a table, its options checked."""
     from varprop.tables.source import open_source
 
@@ -29,13 +29,12 @@ def open_table(where: str, delimiter: str | None, decimal: str) -> Source:
             )
     if len(decimal) != 1:
         raise UserError(f"--decimal must be one character, but is {decimal!r}.", ExitCode.USAGE)
-    return open_source(where, delimiter=delimiter, decimal=decimal)
-
-
-def are_parts(tables: list[str]) -> bool:
-    """Whether Parquet files are meant that are read in parts: several, a folder, a pattern."""
-    only = tables[0]
-    return len(tables) > 1 or os.path.isdir(only) or ("*" in only and not os.path.exists(only))
+    source = open_source(where, delimiter=delimiter, decimal=decimal)
+    if source.format != "delimited" and (delimiter is not None or decimal != "."):
+        raise UserError(
+            f"--delimiter and --decimal are for text, but {source.label} is not.", ExitCode.USAGE
+        )
+    return source
 
 
 def load_model(path: str) -> TableModel:
@@ -52,13 +51,12 @@ def load_model(path: str) -> TableModel:
     try:
         return TableModel.load(path)
     except ModelFileError as error:
-        sentence = str(error)
-        if _looks_like_table(path):
-            sentence = (
-                f"{os.path.basename(path)} is a table, not a model file: the model comes first, "
-                "then the table."
-            )
-        raise UserError(sentence) from error
+        if not _looks_like_table(path):
+            raise
+        raise UserError(
+            f"{os.path.basename(path)} is a table, not a model file: the model comes first, then "
+            "the table.",
+        ) from error
 
 
 def _looks_like_table(path: str) -> bool:
@@ -156,8 +154,11 @@ def in_digits(value: float) -> str:
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
-def write_html(path: str, **content: Any) -> None:
+def write_html(
+    path: str, title: str, model: TableModel, scored: Scored, settings: dict[str, Any]
+) -> None:
     """Write the report."""
     from varprop.report import write_report
+    from varprop.tables.reporting import report_content
 
-    write_report(path, **content)
+    write_report(path, title=title, **report_content(model, scored, settings))

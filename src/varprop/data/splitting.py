@@ -1,4 +1,4 @@
-"""A source in two parts: rows to train on and rows held out, drawn at random, none read for it."""
+"""Random parts of a source: rows held out, none of which is read for it, and rows in memory."""
 
 from __future__ import annotations
 
@@ -73,3 +73,35 @@ class _Part(AbstractSource):
             start += len(piece.x)
             if len(picked.x):
                 yield picked
+
+
+def gather(source: AbstractSource, *, most: int | None = None, seed: int = 0) -> Rows:
+    """Return the rows of a source in memory: all of them, or about so many, drawn at random.
+
+    Parameters
+    ----------
+    source
+        What to read.
+    most
+        Rows to draw if there are more.
+    seed
+        Of the draw.
+
+    Examples
+    --------
+    >>> from varprop.data.source import Data
+    >>> gather(Data(np.ones((4, 2)), np.zeros(4))).x.shape
+    (4, 2)
+    """
+    if most is not None and source.n_rows > most:
+        _, source = split_source(source, share=most / source.n_rows, seed=seed + 1)
+    pieces = [piece for block in range(len(source.block_rows)) for piece in source.read(block)]
+    if len(pieces) == 1:
+        return pieces[0]
+    if source.uncertain:  # a piece whose inputs are all known says nothing of their variance
+        pieces = [
+            piece if piece.x_var is not None else piece._replace(x_var=np.zeros_like(piece.x))
+            for piece in pieces
+        ]
+    columns = zip(*pieces, strict=True)
+    return Rows(*(None if part[0] is None else np.concatenate(part) for part in columns))

@@ -131,7 +131,7 @@ class Statistics:
             Naming row and column of a number that is missing or infinite, or of a negative weight
             or variance.
         """
-        inputs, outputs = _Moments(), _Moments()
+        inputs, outputs = Moments(), Moments()
         values: list[np.ndarray | None] = [np.empty(0)] * len(source.targets)
         n_counted = 0
         for block in range(len(source.block_rows)):
@@ -163,7 +163,7 @@ class Statistics:
         return cls(source.n_rows, inputs.weight, scaling, x_std, np.array(floors))
 
 
-class _Moments:
+class Moments:
     """Weighted mean and sum of squares per column, merged a piece at a time in float64.
 
     The update of Chan, Golub and LeVeque (1979): no difference of large sums. All values are taken

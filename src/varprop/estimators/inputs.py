@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from varprop.data.source import AbstractSource, Data, Rows
+from varprop.data.splitting import gather
 from varprop.data.statistics import check_rows, first_nonfinite
 
 #: Up to this many rows, equal rows are merged and the rest is put in a fixed order.
@@ -133,7 +134,10 @@ def training_data(
     if isinstance(X, AbstractSource):
         if any(part is not None for part in (y, sample_weight, X_std)):
             raise ValueError("X is a source with targets and weights of its own: give it alone.")
+        # Few rows are put in order, as arrays are: where they come from makes no difference then.
         data: AbstractSource = X
+        if X.n_rows <= MERGE_ROWS:
+            data = _in_order(Data(*gather(X), names=[*X.features, *X.targets]), X)
         names = list(X.features)
         targets: list[str] | None = list(X.targets)
         y_ndim = 1 if len(X.targets) == 1 else 2
@@ -200,9 +204,10 @@ def _check_weight(sample_weight: Any, n_rows: int) -> np.ndarray | None:
     return weight
 
 
-def _in_order(data: Data) -> Data:
+def _in_order(data: Data, source: AbstractSource | None = None) -> Data:
     rows = Rows(data.x, data.y, data.weight, data.x_var)
-    check_rows(data, rows)  # now, while rows have the numbers that users know them by
+    # Now, while rows have the numbers that users know them by.
+    check_rows(data if source is None else source, rows)
     if rows.weight is not None and not rows.weight.all():
         rows = rows.part(rows.weight > 0)
     x, y, weight, x_var = rows

@@ -63,7 +63,8 @@ def describe(thing: Any, prefix: str) -> Described:
             "varprop.register can be written."
         )
     fields: dict[str, Any] = {}
-    for field in dataclasses.fields(type(thing)):
+    kind: Any = type(thing)
+    for field in dataclasses.fields(kind):
         part = describe(getattr(thing, field.name), f"{prefix}.{field.name}")
         fields[field.name] = part.tree
         arrays |= part.arrays

@@ -6,17 +6,60 @@ import dataclasses
 import os
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from varprop.estimators.regressor import FAWNRegressor
 from varprop.files.container import ModelFileError
 from varprop.files.regressor import load_regressor, save_regressor
 from varprop.predictive.distribution import Predictive
-from varprop.predictive.scorecard import CONSTANT, LINEAR, MODEL, LinearModel, constant_gaussian
+from varprop.predictive.scorecard import (
+    CONSTANT,
+    LINEAR,
+    MODEL,
+    LinearModel,
+    Scorecard,
+    constant_gaussian,
+    scorecard,
+    verdict,
+)
 from varprop.tables.columns import NumberColumn
 from varprop.tables.errors import TableError
 from varprop.tables.preprocessing import Encoded, Preprocessing
 
 #: More features than this, and the linear model's covariance would outgrow the network.
 MAX_LINEAR_FEATURES = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class Scored:
+    """Rows with observed targets and what was predicted for them.
+
+    Attributes
+    ----------
+    table
+        Raw cells.
+    rows
+        Where they stood in the table, from 0.
+    encoded
+        What the network took.
+    y
+        Observed, of the prediction's shape.
+    prediction
+        Of the model.
+    card
+        Scores, beside the simple models.
+    verdict
+        The same in one sentence.
+    """
+
+    table: pa.Table
+    rows: np.ndarray
+    encoded: Encoded
+    y: np.ndarray
+    prediction: Predictive
+    card: Scorecard
+    verdict: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +109,17 @@ class TableModel:
             found[LINEAR] = self.linear.predict_dist(rows.X)
         found[CONSTANT] = self.constant(len(rows.X))
         return found
+
+    def score(self, table: pa.Table, rows: np.ndarray, encoded: Encoded, y: np.ndarray) -> Scored:
+        """Score the predictions of encoded rows, all complete; y has shape (rows, targets)."""
+        y = y[:, 0] if self.regressor._y_ndim == 1 else y
+        try:
+            predictions = self.with_simple(encoded)
+        except ValueError as error:  # a row too far out; the library's own sentence
+            raise TableError(str(error)) from error
+        prediction = next(iter(predictions.values()))
+        card, said = scorecard(y, predictions), verdict(y, predictions)
+        return Scored(table, rows, encoded, y, prediction, card, said)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file that holds everything, whole or not at all."""

@@ -277,3 +277,22 @@ def check_columns(
             )
     known = {*inputs, *preprocessing.ids, *preprocessing.targets, *preprocessing.dropped}
     return [name for name in names if name not in known]
+
+
+def join_rows(parts: list[Encoded]) -> Encoded:
+    """Return several blocks as one, without the rows that have no prediction."""
+    keep = np.concatenate([part.complete for part in parts])
+    X = np.concatenate([part.X for part in parts])
+    std = None
+    if any(part.X_std is not None for part in parts):
+        zeros = [np.zeros(part.X.shape) if part.X_std is None else part.X_std for part in parts]
+        std = np.concatenate(zeros)
+    if not keep.all():
+        X, std = X[keep], None if std is None else std[keep]
+    return Encoded(
+        X,
+        std,
+        keep[keep],
+        sum(part.n_imputed for part in parts),
+        sum(part.n_unseen for part in parts),
+    )

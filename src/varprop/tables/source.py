@@ -13,12 +13,14 @@ import gzip
 import io
 import os
 import pathlib
+import re
 import shutil
 import sys
 import tempfile
 import weakref
 import zlib
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, BinaryIO, Literal
 
 from varprop.tables.errors import TableError
@@ -28,6 +30,7 @@ Format = Literal["delimited", "parquet", "arrow"]
 DELIMITERS = (",", "\t", ";", "|")
 _HEADER_BYTES = 4 * 2**20
 _BROKEN_GZIP = (gzip.BadGzipFile, EOFError, zlib.error)
+_NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*|\s*(nan|inf)\s*", re.I)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,15 +51,18 @@ class Source:
         Between cells, and inside numbers.
     names
         Of the columns, in order.
+    parquet
+        The Parquet file, or files, as `varprop.data.parquet.ParquetFiles`.
     """
 
     label: str
     path: pathlib.Path
     format: Format
-    compressed: bool
-    delimiter: str
-    decimal: str
-    names: tuple[str, ...]
+    compressed: bool = False
+    delimiter: str = ","
+    decimal: str = "."
+    names: tuple[str, ...] = ()
+    parquet: Any = None
     spool: _Spool | None = dataclasses.field(default=None, repr=False)
 
     def open(self) -> BinaryIO:
@@ -64,16 +70,18 @@ class Source:
         return gzip.open(self.path) if self.compressed else open(self.path, "rb")  # type: ignore[return-value]
 
     def where(self, row: int) -> str:
-        """Say where a row (0 is the first below the header) stands, as a text editor counts."""
+        """Say where a row (0 is the first below the header) stands, as a text editor counts.
+
+        In text, blank lines and line breaks inside quotes are counted: the file is read for it.
+        """
+        if self.parquet is not None:
+            block = 0
+            while row >= self.parquet.block_rows[block]:
+                row -= self.parquet.block_rows[block]
+                block += 1
+            return str(self.parquet.where(block, row))
         if self.format != "delimited":
             return f"row {row + 1} of {self.label}"
-        return f"line {self.line(row)} of {self.label}"
-
-    def line(self, row: int) -> int:
-        """Return the line a row of a text file begins in; the header is line 1.
-
-        Blank lines and line breaks inside quotes are counted: the file is read again for it.
-        """
         before, found = 0, -1
         with self.open() as file, io.TextIOWrapper(file, "utf-8", "replace", newline="") as text:
             reader = csv.reader(text, delimiter=self.delimiter)
@@ -82,20 +90,22 @@ class Source:
                     if cells:
                         found += 1
                         if found == row + 1:
-                            return before + 1
+                            return f"line {before + 1} of {self.label}"
                     before = reader.line_num
             except (csv.Error, *_BROKEN_GZIP):
                 pass
-        return row + 2
+        return f"line {row + 2} of {self.label}"
 
 
-def open_source(where: str, *, delimiter: str | None = None, decimal: str = ".") -> Source:
+def open_source(
+    where: str | Sequence[str], *, delimiter: str | None = None, decimal: str = "."
+) -> Source:
     r"""Find out what a table is, and read its header.
 
     Parameters
     ----------
     where
-        A path, or ``-`` for standard input.
+        A path; ``-`` for standard input; or several Parquet files, a folder or a pattern of them.
     delimiter
         Between cells of a text file; found in the header unless given.
     decimal
@@ -106,17 +116,23 @@ def open_source(where: str, *, delimiter: str | None = None, decimal: str = ".")
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "data.csv"
     >>> _ = path.write_text("size;price\n1;2\n")
     >>> source = open_source(str(path))
-    >>> source.names, source.delimiter, source.line(0)
-    (('size', 'price'), ';', 2)
+    >>> source.names, source.delimiter, source.where(0)
+    (('size', 'price'), ';', 'line 2 of data.csv')
     """
-    label = "standard input" if where == "-" else pathlib.PurePath(where).name
-    spool = None
-    if where == "-":
+    paths = [where] if isinstance(where, str) else list(where)
+    only = paths[0]
+    if len(paths) > 1 or os.path.isdir(only) or ("*" in only and not os.path.exists(only)):
+        label = f"{len(paths)} files" if len(paths) > 1 else pathlib.PurePath(only).name
+        return _open_parquet(Source(label, pathlib.Path(only), "parquet"), paths)
+    label = "standard input" if only == "-" else pathlib.PurePath(only).name
+    path, spool = pathlib.Path(only), None
+    if only == "-":
         spool = _Spool(sys.stdin.buffer)
         path = spool.path
-    else:
-        path = pathlib.Path(where)
-        _check_readable(path)
+    elif not path.exists():
+        raise TableError(f"there is no file {path}: check the path.")
+    elif not os.access(path, os.R_OK):
+        raise TableError(f"{path} may not be read: ask for permission.")
     try:
         with open(path, "rb") as file:
             start = file.read(8)
@@ -129,25 +145,20 @@ def open_source(where: str, *, delimiter: str | None = None, decimal: str = ".")
             with gzip.open(path) as inner:
                 spool = _Spool(inner)
             path, compressed = spool.path, False
-        source = Source(label, path, form, compressed, delimiter or ",", decimal, (), spool)
-        if form == "delimited":
-            names, delimiter = _text_header(source, delimiter)
-            source = dataclasses.replace(source, delimiter=delimiter)
-        else:
-            names = _binary_header(source)
+        source = Source(label, path, form, compressed, delimiter or ",", decimal, spool=spool)
+        if form == "parquet":
+            return _open_parquet(source, [str(path)])
+        source = _with_header(source, delimiter)
     except _BROKEN_GZIP as error:
         raise TableError(f"{label} is a damaged gzip file: compress it again.") from error
-    _check_names(names, source)
-    return dataclasses.replace(source, names=tuple(names))
-
-
-def _check_readable(path: pathlib.Path) -> None:
-    if path.is_dir():
-        raise TableError(f"{path} is a folder: give a table file.")
-    if not path.exists():
-        raise TableError(f"there is no file {path}: check the path.")
-    if not os.access(path, os.R_OK):
-        raise TableError(f"{path} may not be read: ask for permission.")
+    twice = [name for name, count in Counter(source.names).items() if count > 1]
+    if twice:
+        raise TableError(
+            f"{label} has more than one column named {twice[0]!r}: rename all but one."
+        )
+    if form == "delimited" and all(map(_NUMBER.fullmatch, source.names)):
+        raise TableError(f"the first line of {label} holds only numbers: it must name the columns.")
+    return source
 
 
 class _Spool:
@@ -180,70 +191,48 @@ def _format(start: bytes, label: str) -> Format:
     return "delimited"
 
 
-def _binary_header(source: Source) -> list[str]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+def _open_parquet(source: Source, paths: list[str]) -> Source:
+    from varprop.data.parquet import ParquetFiles
+    from varprop.data.source import SourceError
 
     try:
-        if source.format == "parquet":
-            return list(pq.read_schema(source.path).names)
-        with pa.ipc.open_file(source.path) as reader:
-            return list(reader.schema.names)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise TableError(f"{source.label} is damaged or cut short: write it again.") from error
+        files = ParquetFiles(paths)
+    except SourceError as error:
+        # A temporary file is known by what it was made of.
+        raise TableError(str(error).replace(source.path.name, source.label)) from error
+    return dataclasses.replace(source, parquet=files, names=files.names)
 
 
-def _text_header(source: Source, delimiter: str | None) -> tuple[list[str], str]:
+def _with_header(source: Source, delimiter: str | None) -> Source:
+    """Return the source with its columns' names, and its delimiter if none was given."""
+    label = source.label
+    if source.format == "arrow":
+        import pyarrow as pa
+
+        try:
+            with pa.ipc.open_file(source.path) as reader:
+                return dataclasses.replace(source, names=tuple(reader.schema.names))
+        except (pa.ArrowInvalid, OSError) as error:
+            raise TableError(f"{label} is damaged or cut short: write it again.") from error
     with source.open() as file:
         data = file.read(_HEADER_BYTES)
-    text = _decode(data, source, partial=len(data) == _HEADER_BYTES)
-    text = text.removeprefix("\ufeff")
-    if not text.strip():
-        raise TableError(f"{source.label} is empty: give a table with a header and rows.")
-    chosen = delimiter or _guess_delimiter(text, source)
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=chosen)
-    return next(cells for cells in rows if cells), chosen
-
-
-def _decode(data: bytes, source: Source, *, partial: bool = False) -> str:
-    """Return bytes as text, or say in which line they are no UTF-8."""
-    if partial:  # the end may be in the middle of a character
+    if len(data) == _HEADER_BYTES:  # the end may be in the middle of a character
         data = data[: data.rfind(b"\n") + 1] or data
     try:
-        return data.decode("utf-8")
+        text = data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise TableError(
-            f"{source.label} is not UTF-8 text (line {line}): save it with the encoding UTF-8."
+            f"{label} is not UTF-8 text (line {line}): save it with the encoding UTF-8."
         ) from error
-
-
-def _guess_delimiter(text: str, source: Source) -> str:
-    """Take the usual delimiter for the name if the header has it, else the one it has most of."""
-    header = next(line for line in text.splitlines() if line.strip())
-    suffixes = pathlib.PurePath(source.label).suffixes
-    usual = "\t" if {".tsv", ".tab"} & set(suffixes) else ","
-    if usual in header:
-        return usual
-    best = max(DELIMITERS, key=header.count)
-    return best if best in header else usual
-
-
-def _check_names(names: list[str], source: Source) -> None:
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise TableError(
-            f"{source.label} has more than one column named {twice[0]!r}: rename all but one."
-        )
-    if source.format == "delimited" and all(_is_number(name) for name in names):
-        raise TableError(
-            f"the first line of {source.label} holds only numbers: it must name the columns."
-        )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    if not text.strip():
+        raise TableError(f"{label} is empty: give a table with a header and rows.")
+    if delimiter is None:
+        # The usual delimiter for the name if the header has it, else the one it has most of.
+        header = next(line for line in text.splitlines() if line.strip())
+        usual = "\t" if {".tsv", ".tab"} & set(pathlib.PurePath(label).suffixes) else ","
+        best = max(DELIMITERS, key=header.count)
+        delimiter = usual if usual in header or best not in header else best
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    names = tuple(next(cells for cells in rows if cells))
+    return dataclasses.replace(source, delimiter=delimiter, names=names)

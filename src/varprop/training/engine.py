@@ -66,15 +66,13 @@ def fit(
     Examples
     --------
     >>> import jax, numpy as np
-    >>> from varprop.learning.model import regression_model
+    >>> from varprop import Data, regression_model
     >>> from varprop.learning.objectives import ROPD
     >>> x = np.linspace(-1, 1, 64)[:, None]
     >>> result = fit(regression_model(1, 1, key=jax.random.key(0)), Data(x, np.sin(3 * x)), ROPD(),
     ...              key=jax.random.key(1), recipe=Recipe(max_steps=50))
-    >>> result
-    Fit(max_steps, loss=..., n_steps=50, seconds=...)
-    >>> result.predictive(x).mean.shape
-    (64, 1)
+    >>> result.outcome.value, result.n_steps, result.predictive(x).mean.shape
+    ('max_steps', 50, (64, 1))
     """
     lane = Lane(model=model, key=key, recipe=recipe or Recipe())
     return fit_many([lane], data, objective, **options)[0]
@@ -110,7 +108,7 @@ def fit_restarts(
     Examples
     --------
     >>> import jax, numpy as np
-    >>> from varprop.learning.model import regression_model
+    >>> from varprop import Data, regression_model
     >>> from varprop.learning.objectives import ROPD
     >>> x = np.linspace(-1, 1, 64)[:, None]
     >>> best = fit_restarts(lambda key: regression_model(1, 1, key=key), Data(x, x), ROPD(),
@@ -225,7 +223,7 @@ def fit_many(
     Examples
     --------
     >>> import jax, numpy as np
-    >>> from varprop.learning.model import regression_model
+    >>> from varprop import Data, regression_model
     >>> from varprop.learning.objectives import VI
     >>> x = np.linspace(-1, 1, 64)[:, None]
     >>> lanes = [Lane(model=regression_model(1, 1, key=jax.random.key(seed)),

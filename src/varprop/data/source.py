@@ -116,6 +116,8 @@ class Data(AbstractSource):
         Known variance of the inputs' measurement error, shape of x; none unless given.
     names
         Names of the inputs and then of the targets, for errors.
+    numbers
+        What errors call the rows, shape (rows,); 0, 1, ... unless given.
 
     Examples
     --------
@@ -128,6 +130,7 @@ class Data(AbstractSource):
     weight: Any = None
     x_var: Any = None
     names: Sequence[str] | None = dataclasses.field(default=None, kw_only=True)
+    numbers: np.ndarray | None = dataclasses.field(default=None, kw_only=True)
     features: tuple[str, ...] = dataclasses.field(init=False)
     targets: tuple[str, ...] = dataclasses.field(init=False)
     weight_name: str | None = dataclasses.field(init=False)
@@ -177,16 +180,18 @@ class Data(AbstractSource):
 
     def where(self, block: int, row: int) -> str:
         """Return the number of the row."""
-        return f"row {row}"
+        return f"row {row if self.numbers is None else self.numbers[row]}"
 
     def take(self, rows: np.ndarray | None) -> Data:
         """Return some of the rows, those of weight 0 left out: they are no rows."""
         if self.weight is not None and not self.weight.all():
             rows = np.arange(self.n_rows) if rows is None else rows
-            rows = rows[self.weight[rows] > 0]
+            rows = rows[self.weight[rows] != 0]  # a weight that is none is not left out in silence
         if rows is None:
             return self
-        return Data(*Rows(self.x, self.y, self.weight, self.x_var).part(rows), names=self.names)
+        parts = Rows(self.x, self.y, self.weight, self.x_var).part(rows)
+        numbers = rows if self.numbers is None else self.numbers[rows]
+        return Data(*parts, names=self.names, numbers=numbers)
 
 
 def check_roles(
@@ -238,3 +243,26 @@ def check_roles(
                 "a column has one role."
             )
     return inputs, chosen
+
+
+def check_columns(source: AbstractSource, piece: Rows, block: int) -> None:
+    """Raise SourceError unless rows have the columns that their source promises.
+
+    Examples
+    --------
+    >>> data = Data(np.ones((4, 2)), np.ones(4))
+    >>> check_columns(data, Rows(np.ones((4, 3)), data.y), 0)
+    Traceback (most recent call last):
+    ...
+    varprop.data.source.SourceError: block 0 has x of shape (4, 3), but its source promises (4, 2).
+    """
+    n = len(piece.x)
+    inputs = (n, len(source.features))
+    weights = None if source.weight_name is None else (n,)
+    promised = (inputs, (n, len(source.targets)), weights, inputs if source.uncertain else None)
+    for name, array, shape in zip(Rows._fields, piece, promised, strict=True):
+        found = None if array is None else array.shape
+        if found != shape:
+            raise SourceError(
+                f"block {block} has {name} of shape {found}, but its source promises {shape}."
+            )

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from varprop.data.source import AbstractSource, Rows, SourceError
+from varprop.data.source import AbstractSource, Rows, SourceError, check_columns
 
 #: The noise's least standard deviation, as a share of the step between recorded targets. Rounding
 #: has 0.29 of a step; this is well below, so that exact numbers on a grid may be learned.
@@ -77,7 +77,8 @@ class Scaling:
     def rows(self, rows: Rows, dtype: Any) -> Rows:
         """Standardize rows to train on."""
         x, x_var = self.inputs(rows.x, rows.x_var, dtype)
-        y = ((rows.y - self.y_shift) / self.y_scale).astype(dtype)
+        with np.errstate(over="ignore"):
+            y = ((rows.y - self.y_shift) / self.y_scale).astype(dtype)
         return Rows(x, y, None if rows.weight is None else rows.weight.astype(dtype), x_var)
 
 
@@ -128,8 +129,8 @@ class Statistics:
         Raises
         ------
         SourceError
-            Naming row and column of a number that is missing or infinite, or of a negative weight
-            or variance.
+            Naming row and column of a number that is missing, infinite or too large to square, or
+            of a negative weight or variance; or the block that is not as the source says.
         """
         inputs, outputs = Moments(), Moments()
         values: list[np.ndarray | None] = [np.empty(0)] * len(source.targets)
@@ -138,18 +139,35 @@ class Statistics:
             start = 0
             for piece in source.read(block):
                 check_rows(source, piece, block, start)
+                places = np.arange(start, start + len(piece.x))
                 start += len(piece.x)
                 if piece.weight is not None and not piece.weight.all():
-                    piece = piece.part(piece.weight > 0)
+                    places, piece = places[piece.weight > 0], piece.part(piece.weight > 0)
                 weight = np.ones(len(piece.x)) if piece.weight is None else piece.weight
-                inputs.add(piece.x, weight.astype(np.float64, copy=False))
-                outputs.add(piece.y, weight.astype(np.float64, copy=False))
+                for moments, part, names in (
+                    (inputs, piece.x, source.features),
+                    (outputs, piece.y, source.targets),
+                ):
+                    moments.add(part, weight.astype(np.float64, copy=False))
+                    if not np.isfinite(moments.squares).all():
+                        column = int(np.argmin(np.isfinite(moments.squares)))
+                        row = int(np.argmax(np.abs(part[:, column])))
+                        raise SourceError(
+                            f"column {names[column]!r} is {part[row, column]:g} in "
+                            f"{source.where(block, int(places[row]))}, too large to be squared: "
+                            "remove it or choose another unit."
+                        )
                 n_counted += len(piece.y)
                 for number, column in enumerate(piece.y.T):
                     known = values[number]
                     if known is not None:
                         known = np.unique(np.concatenate([known, np.unique(column)]))
                         values[number] = known if len(known) <= _MANY_VALUES else None
+            if start != source.block_rows[block]:
+                raise SourceError(
+                    f"block {block} has {start} rows, but its source says "
+                    f"{source.block_rows[block]}."
+                )
         if inputs.weight == 0:
             raise SourceError(f"column {source.weight_name!r} gives no row a positive weight.")
         floors = [
@@ -185,12 +203,13 @@ class Moments:
             if self.origin is None:
                 self.origin = part[0].astype(np.float64)
             total = float(w.sum())
-            mean = w @ (part - self.origin) / total
-            squares = w @ (part - (self.origin + mean)) ** 2
-            both = self.weight + total
-            delta = mean - self.mean
-            self.mean = self.mean + delta * (total / both)
-            self.squares = self.squares + squares + delta**2 * (self.weight * total / both)
+            with np.errstate(over="ignore", invalid="ignore"):  # the caller looks at the result
+                mean = w @ (part - self.origin) / total
+                squares = w @ (part - (self.origin + mean)) ** 2
+                both = self.weight + total
+                delta = mean - self.mean
+                self.mean = self.mean + delta * (total / both)
+                self.squares = self.squares + squares + delta**2 * (self.weight * total / both)
             self.weight = both
 
     def result(self) -> tuple[np.ndarray, np.ndarray]:
@@ -207,6 +226,7 @@ class Moments:
 
 def check_rows(source: AbstractSource, piece: Rows, block: int = 0, start: int = 0) -> None:
     """Raise SourceError that names the first number that is none, or a negative weight."""
+    check_columns(source, piece, block)
     names = {"x": source.features, "y": source.targets, "x_var": source.features}
     for kind, array in piece._asdict().items():
         if array is None:

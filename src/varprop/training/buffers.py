@@ -19,7 +19,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array
 
-from varprop.data.source import PIECE_ROWS, AbstractSource, Rows, SourceError
+from varprop.data.source import PIECE_ROWS, AbstractSource, Rows, SourceError, check_columns
 from varprop.data.statistics import Scaling, Statistics
 from varprop.training.devices import on_devices, replicated, spans_processes, split_over
 from varprop.training.schedule import Plan
@@ -139,6 +139,7 @@ class BufferReader:
             for piece in self._feed.source.read(int(block)):
                 if self._closed:
                     return
+                check_columns(self._feed.source, piece, int(block))
                 for a, b in wanted:
                     if a < row + len(piece.x) and b > row:
                         yield piece.part(slice(max(0, a - row), b - row))
@@ -164,7 +165,7 @@ class BufferReader:
             part = slice(done, done + len(piece.x))
             for room, content in zip(buffer, piece, strict=True):
                 if room is not None:
-                    room[part] = 0.0 if content is None else content
+                    room[part] = content
             done = part.stop
         for room in buffer:
             if room is not None:

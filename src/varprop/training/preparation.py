@@ -118,7 +118,9 @@ def prepare(
         place = kind if plan.n_buffers == 1 else (kind, plan)
         if place not in feeds:
             found = Statistics.of(source) if statistics is None else statistics
-            if len(found.std) != len(source.features) or found.n_rows != source.n_rows:
+            # Statistics count rows of weight 0, which a lane leaves out.
+            n_rows = {source.n_rows, data.n_rows if lane.rows is None else source.n_rows}
+            if len(found.std) != len(source.features) or found.n_rows not in n_rows:
                 raise ValueError("statistics belong to other rows: make them with Statistics.of.")
             chosen = found.scaling if scaling is None else scaling
             if not lane.model.likelihood.scales_targets:
@@ -174,8 +176,8 @@ def _rows_of(data: AbstractSource, lane: Lane, number: int) -> AbstractSource:
             f"rows of lane {number} must lie between 0 and {data.n_rows - 1}, but go from "
             f"{rows.min()} to {rows.max()}."
         )
-    weighted = rows if data.weight is None or rows is None else rows[data.weight[rows] > 0]
-    if weighted is not None and not len(weighted):
+    picked = slice(None) if rows is None else rows
+    if not len(data.y[picked] if data.weight is None else np.flatnonzero(data.weight[picked])):
         raise ValueError(f"lane {number} has no rows to train on.")
     return data.take(rows)
 

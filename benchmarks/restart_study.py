@@ -8,11 +8,11 @@ import argparse
 
 import jax
 import numpy as np
+from varprop.data.arrays import noise_floor
 
 from varprop import ROPD, VI, Data, Recipe, metrics, propagate, regression_model
 from varprop.bench.registry import split_rows, task
 from varprop.bench.sources import load
-from varprop.data.arrays import noise_floor
 from varprop.predictive import Predictive
 from varprop.training.engine import fit_many, restart_lanes
 

@@ -90,9 +90,9 @@ def memory(folder: pathlib.Path) -> dict[str, float]:
     """One epoch by the in-memory engine on the same rows."""
     import jax
     import jax.numpy as jnp
+    from varprop.streaming import ParquetSource
 
     import varprop
-    from varprop.streaming import ParquetSource
     from varprop.training.preparation import prepare
 
     source = ParquetSource(folder, targets="y")

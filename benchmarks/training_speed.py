@@ -20,10 +20,10 @@ from collections.abc import Callable
 
 import jax
 import numpy as np
+from varprop.training.prediction import propagate
 
 import varprop
 from varprop import nn
-from varprop.training.prediction import propagate
 from varprop.training.preparation import prepare
 
 

@@ -16,8 +16,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from varprop import plotting
-from varprop.predictive.diagnostics import calibration_curve
 from varprop.predictive import Predictive
+from varprop.predictive.diagnostics import calibration_curve
 
 
 def main() -> None:

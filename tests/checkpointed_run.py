@@ -7,10 +7,10 @@ import sys
 import time
 
 import jax
+from varprop.training.lanes import LaneRunner
 
 import tiny
 from varprop import ROPD, Lane, StopRule, fit_many
-from varprop.training.lanes import LaneRunner
 
 
 def lanes(n_lanes: int) -> list[Lane]:

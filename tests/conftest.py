@@ -1,4 +1,16 @@
-"""What all tests share: precision, promotion and the settings of Hypothesis."""
+"""What all tests share: compiled programs, precision, promotion and the settings of Hypothesis."""
+
+import os
+import tempfile
+
+# Most of the suite's time was compilation. What one worker, or a process that a test starts, has
+# compiled is kept for the others: workers inherit the folder from the process that starts them.
+# It goes with the run; a developer who names one in the environment keeps it from run to run.
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    _cache = tempfile.TemporaryDirectory(prefix="varprop-compiled-", ignore_cleanup_errors=True)
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = _cache.name
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 import jax
 import jax.numpy as jnp

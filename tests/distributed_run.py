@@ -13,11 +13,11 @@ import time
 import jax
 import numpy as np
 from varprop.streaming import ParquetSource, fit_stream
+from varprop.training.lanes import LaneRunner
 
 import tiny
 import varprop
 from varprop import ROPD, FAWNRegressor, Lane, SampledVI, StopRule, fit, fit_many
-from varprop.training.lanes import LaneRunner
 
 N_ROWS = 100
 

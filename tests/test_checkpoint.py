@@ -14,6 +14,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+from varprop.training.lanes import LaneRunner
 
 import checkpointed_run
 import tiny
@@ -21,7 +22,6 @@ from varprop import ROPD, VI, Data, Lane, Outcome, fit, fit_many
 from varprop.nn import Tanh
 from varprop.training import checkpoint as checkpoints
 from varprop.training.checkpoint import CheckpointError
-from varprop.training.lanes import LaneRunner
 from varprop.training.preparation import prepare
 
 KEY = jax.random.key(5)

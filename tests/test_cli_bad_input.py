@@ -5,8 +5,8 @@ import gzip
 import os
 
 import pytest
-
 import varprop.cli.fitting
+
 import varprop.compilation
 import varprop.tables.writing
 from cli_runs import QUICK, houses, run, sentence, workplace

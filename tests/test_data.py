@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from varprop.data.arrays import bucket_size, noise_floor, pad_rows
 
 from varprop import Data, Scaling
-from varprop.data.arrays import bucket_size, noise_floor, pad_rows
 
 X, Y = np.arange(12.0).reshape(4, 3), np.arange(4.0)
 

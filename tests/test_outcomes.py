@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from varprop.training.progress import Progress
 
 import probe
 import tiny
@@ -20,7 +21,6 @@ from varprop import (
     fit_many,
     propagate,
 )
-from varprop.training.progress import Progress
 
 KEY = jax.random.key(5)
 

@@ -3,10 +3,10 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from varprop.training.prediction import _propagate_block
 
 import tiny
 from varprop import Gaussian, Scaling, propagate
-from varprop.training.prediction import _propagate_block
 
 SCALING = Scaling(
     x_shift=np.array([3.0, -40.0]),

@@ -14,6 +14,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from varprop.data.arrays import noise_floor
+from varprop.estimators.streaming import fit_regressor
 from varprop.streaming import (
     DaskSource,
     ParquetSource,
@@ -23,6 +25,7 @@ from varprop.streaming import (
     fit_stream,
     split_source,
 )
+from varprop.training.plan import Plan
 
 import cli_runs
 import tiny
@@ -38,11 +41,8 @@ from varprop import (
     StopRule,
     fit,
 )
-from varprop.data.arrays import noise_floor
-from varprop.estimators.streaming import fit_regressor
 from varprop.training import CheckpointError
 from varprop.training.buffers import BufferReader
-from varprop.training.plan import Plan
 
 KEY = jax.random.key(5)
 F4 = np.dtype("f4")

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+from varprop.tables.kinds import Roles
+from varprop.tables.learning import prepare
 
 import varprop.tables.reading
 from varprop.tables.columns import CategoryColumn, NumberColumn
 from varprop.tables.errors import TableError
-from varprop.tables.kinds import Roles
-from varprop.tables.learning import prepare
 from varprop.tables.preprocessing import Preprocessing, check_columns
 from varprop.tables.reading import read_table, stream_table
 from varprop.tables.source import open_source

@@ -12,6 +12,7 @@ comprehensions, lambdas and generated methods are part of what holds them.
 import argparse
 import contextlib
 import io
+import itertools
 import pathlib
 import random
 import sys
@@ -54,7 +55,7 @@ class Walk:
 
     def counts(self) -> tuple[int, int, int]:
         files = [place for place, _ in self.seen]
-        switches = sum(a != b for a, b in zip(files, files[1:], strict=False))
+        switches = sum(a != b for a, b in itertools.pairwise(files))
         return len(files), len(set(files)), switches
 
 
@@ -73,7 +74,7 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="print the walk")
     options = parser.parse_args()
 
-    import jax  # noqa: F401 - what is imported is not what is walked
+    import jax
     import typer.testing  # noqa: F401
 
     import varprop

@@ -98,10 +98,5 @@ def gather(source: AbstractSource, *, most: int | None = None, seed: int = 0) ->
     pieces = [piece for block in range(len(source.block_rows)) for piece in source.read(block)]
     if len(pieces) == 1:
         return pieces[0]
-    if source.uncertain:  # a piece whose inputs are all known says nothing of their variance
-        pieces = [
-            piece if piece.x_var is not None else piece._replace(x_var=np.zeros_like(piece.x))
-            for piece in pieces
-        ]
     columns = zip(*pieces, strict=True)
     return Rows(*(None if part[0] is None else np.concatenate(part) for part in columns))

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 import os
 import warnings
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
@@ -19,20 +15,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from varprop.data.statistics import Scaling, Statistics
 from varprop.estimators.inputs import rows_to_predict, training_data
-from varprop.estimators.methods import PredictiveMethods
-from varprop.estimators.options import (
-    CONSTRAINTS,
-    epoch_recipe,
-    make_model,
-    make_objective,
-    make_recipe,
+from varprop.estimators.members import (
+    Epochs,
+    Task,
+    check_goes_on,
+    kept,
+    member_dtype,
+    to_jax,
 )
+from varprop.estimators.methods import PredictiveMethods
+from varprop.estimators.options import CONSTRAINTS
 from varprop.learning.model import Model
 from varprop.predictive.distribution import Predictive
-from varprop.training.engine import best_of, fit_many, restart_lanes
-from varprop.training.preparation import Lane, prepare
 from varprop.training.recipe import Recipe
-from varprop.training.result import Fit, propagate
+from varprop.training.result import propagate
 from varprop.training.schedule import Outcome
 
 # From good to bad, so that an ensemble can be given the worst of its members' outcomes.
@@ -155,7 +151,7 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
     n_outputs_: int
     target_names_: list[str] | None
     _y_ndim: int
-    _epochs: _Epochs | None
+    _epochs: Epochs | None
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = CONSTRAINTS
 
     def __init__(
@@ -241,32 +237,25 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
             The estimator itself. After Ctrl-C it is what there was then, with a warning.
         """
         going_on = self.warm_start and hasattr(self, "members_")
-        lanes, data, statistics, scaling = self._lanes(
-            X, y, sample_weight, X_std, going_on=going_on, new=not going_on
-        )
-        size = 1 if going_on else self.n_restarts
+        task = self._task(X, y, sample_weight, X_std, going_on=going_on)
         with jax.enable_x64(self.dtype == "float64"):
-            fits = fit_many(
-                lanes,
-                data,
-                make_objective(self.get_params(deep=False)),
-                scaling=scaling,
-                statistics=statistics,
+            fits, interrupted = task.train(
+                jax.random.key(self._seed()),
+                self.members_ if going_on else None,
                 n_threads=effective_n_jobs(self.n_jobs),
                 progress=bool(self.verbose),
             )
-            chosen = [self._best(fits[i : i + size]) for i in range(0, len(fits), size)]
-            self.members_ = [_kept(fit.model) for fit in chosen]
-        self.scaling_, self._epochs = chosen[0].scaling, None
-        self.outcome_ = max((fit.outcome for fit in chosen), key=_RANK.index).value
-        self.loss_ = float(np.mean([fit.loss for fit in chosen]))
-        self.n_iter_ = max(fit.n_epochs for fit in chosen)
-        curves = np.full((len(chosen), self.n_iter_), np.nan)
-        for curve, fit in zip(curves, chosen, strict=True):
-            curve[: fit.n_epochs] = fit.history
+            self.members_ = [kept(fit.model) for fit in fits]
+        self.scaling_, self._epochs = fits[0].scaling, None
+        self.outcome_ = max((fit.outcome for fit in fits), key=_RANK.index).value
+        self.loss_ = float(np.mean([fit.loss for fit in fits]))
+        self.n_iter_ = max(len(fit.history) for fit in fits)
+        curves = np.full((len(fits), self.n_iter_), np.nan)
+        for curve, fit in zip(curves, fits, strict=True):
+            curve[: len(fit.history)] = fit.history
         self.loss_curve_ = np.nanmean(curves, axis=0)
-        self.restart_losses_ = np.array([fit.restart_losses for fit in chosen])
-        if any(fit.outcome is Outcome.INTERRUPTED for fit in fits):
+        self.restart_losses_ = np.array([fit.restart_losses for fit in fits])
+        if interrupted:
             warnings.warn("Training was interrupted: the model is what there was.", stacklevel=2)
         return self
 
@@ -292,130 +281,33 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         """
         new = not hasattr(self, "members_")
         epochs = None if new else self._epochs
-        if epochs is None:
-            epochs = _Epochs(self._seed(), new, [None] * self.n_members)
-        lanes, data, statistics, scaling = self._lanes(
-            X, y, sample_weight, X_std, going_on=not new, new=new, epochs=epochs
-        )
-        objective = make_objective(self.get_params(deep=False))
-        members, leaves, losses = [], [], []
+        task = self._task(X, y, sample_weight, X_std, going_on=not new)
         with jax.enable_x64(self.dtype == "float64"):
-            for runner, state in zip(
-                prepare(lanes, data, objective, scaling=scaling, statistics=statistics),
-                epochs.leaves,
-                strict=True,
-            ):
-                if state is not None:
-                    runner.from_checkpoint(state, runner.to_checkpoint()[1])
-                while not runner.schedule.losses and runner.ending is None:
-                    runner.advance()
-                runner.close()
-                if runner.ending is Outcome.NONFINITE:
-                    raise self._nonfinite(runner.schedule.recipe)
-                leaves.append(runner.to_checkpoint()[0])
-                losses.append(runner.schedule.losses[-1])
-                members.append(_kept(runner.model()))
+            members, self._epochs, self.loss_ = task.train_epoch(
+                None if new else self.members_, epochs or Epochs(self._seed(), new, [])
+            )
         if new:
-            self.scaling_, self.loss_curve_, self.n_iter_ = scaling, np.empty(0), 0
-        warm_up = lanes[0].recipe.kl_warmup > 0
-        self.members_, self._epochs = members, _Epochs(epochs.seed, warm_up, leaves)
-        self.loss_, self.outcome_ = float(np.mean(losses)), "max_steps"
+            self.scaling_, self.loss_curve_, self.n_iter_ = task.scaling, np.empty(0), 0
+        self.members_, self.outcome_ = members, "max_steps"
         self.loss_curve_ = np.append(self.loss_curve_, self.loss_)
         self.restart_losses_ = np.full((len(members), 1), self.loss_)
         self.n_iter_ += 1
         return self
 
-    def _lanes(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        X_std: Any,
-        *,
-        going_on: bool,
-        new: bool,
-        epochs: _Epochs | None = None,
-    ) -> tuple[list[Lane], Any, Statistics, Scaling]:
-        """Check all that was given; return what to train, on what, and how it is scaled."""
+    def _task(self, X: Any, y: Any, sample_weight: Any, X_std: Any, *, going_on: bool) -> Task:
+        """Check all that was given, and return what members are trained on."""
         self._validate_params()
         options = self.get_params(deep=False)
-        make_objective(options)
-        data = training_data(self, X, y, sample_weight, X_std, reset=new)
+        data = training_data(self, X, y, sample_weight, X_std, reset=not going_on)
         statistics = Statistics.of(data)
-        scaling = self.scaling_ if going_on else statistics.scaling
-        n, d, members = len(data.features), len(data.targets), self.n_members
-        if epochs is None:
-            recipe, seed = make_recipe(options, data.n_rows), self._seed()
-        else:
-            recipe, seed = epoch_recipe(options, data.n_rows, warm_up=epochs.warm_up), epochs.seed
+        if not going_on:
+            return Task(options, data, statistics, statistics.scaling)
         with jax.enable_x64(self.dtype == "float64"):
-            floor = statistics.noise_floor / scaling.y_scale if recipe.noise_floor else None
-
-            def start(key: Any) -> Model:
-                return _floored(make_model(options, n, d, key), floor)
-
-            key = jax.random.key(seed)
-            if not going_on and epochs is None:
-                lanes = [
-                    lane
-                    for member_key in jax.random.split(key, members)
-                    for lane in restart_lanes(
-                        start, key=member_key, n_restarts=self.n_restarts, recipe=recipe
-                    )
-                ]
-                return lanes, data, statistics, scaling
-            if going_on:
-                self._check_goes_on(options)
-                models = [_floored(_to_jax(member), floor) for member in self.members_]
-            else:
-                models = [start(member_key) for member_key in jax.random.split(key, members)]
-            run_key = key if epochs is None else jax.random.fold_in(key, 1)
-            recipe = recipe.replace(kl_warmup=0) if epochs is None else recipe
-            keys = jax.random.split(run_key, members)
-            lanes = [
-                Lane(model=model, key=member_key, recipe=recipe)
-                for model, member_key in zip(models, keys, strict=True)
-            ]
-        return lanes, data, statistics, scaling
+            check_goes_on(self.members_, options, self.n_features_in_)
+        return Task(options, data, statistics, self.scaling_)
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-
-    def _best(self, fits: Sequence[Fit]) -> Fit:
-        """Return the lowest final objective among the starts that stayed finite, or raise."""
-        sound = [fit for fit in fits if fit.outcome is not Outcome.NONFINITE]
-        sound = [fit for fit in sound if math.isfinite(fit.loss)]
-        if not sound:
-            raise self._nonfinite(fits[0].recipe)
-        losses = tuple(fit.loss for fit in fits)
-        return dataclasses.replace(best_of(sound), restart_losses=losses)
-
-    def _nonfinite(self, recipe: Recipe) -> ValueError:
-        return ValueError(
-            "Training became infinite or NaN: lower learning_rate_init (it is "
-            f"{recipe.learning_rate:g}), try dtype='float64', or look for extreme values in X and "
-            "y."
-        )
-
-    def _check_goes_on(self, options: dict[str, Any]) -> None:
-        """Raise ValueError unless the settings of now would build the same network."""
-        if len(self.members_) != self.n_members:
-            raise ValueError(
-                f"n_members is {self.n_members}, but the model to go on from has "
-                f"{len(self.members_)} members: fit anew."
-            )
-
-        def fresh(key: Any) -> Model:
-            return make_model(options, self.n_features_in_, self.n_outputs_, key)
-
-        new, old = jax.eval_shape(fresh, jax.random.key(0)), self.members_[0]
-        structure: Any = jax.tree.structure(new.network)
-        same = structure == jax.tree.structure(old.network) and all(
-            (a.shape, a.dtype) == (b.shape, b.dtype)
-            for a, b in zip(jax.tree.leaves(new.network), jax.tree.leaves(old.network), strict=True)
-        )
-        if not same or type(new.prior) is not type(old.prior):
-            raise ValueError("The network's settings were changed: it cannot go on, fit it anew.")
 
     @property
     def noise_std_(self) -> np.ndarray | None:
@@ -448,7 +340,7 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         squeeze, parts = self._y_ndim == 1, []
         for member in self.members_:
             with jax.enable_x64(member_dtype(member) == np.float64):
-                model = _to_jax(member)
+                model = to_jax(member)
                 parts.append(
                     propagate(model, X, x_var=x_var, scaling=self.scaling_, squeeze=squeeze)
                 )
@@ -503,34 +395,3 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
 
         check_is_fitted(self)
         export_onnx(self, path)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Epochs:
-    """Where `partial_fit` stands: its seed, whether the KL still rises, the optimizers' states."""
-
-    seed: int
-    warm_up: bool
-    leaves: list[Any]
-
-
-def member_dtype(model: Model) -> np.dtype:
-    """Return the precision a model was trained in."""
-    return next(np.dtype(leaf.dtype) for leaf in jax.tree.leaves(model) if hasattr(leaf, "dtype"))
-
-
-def _floored(model: Model, floor: np.ndarray | None) -> Model:
-    if floor is None:
-        return model
-    return dataclasses.replace(model, likelihood=model.likelihood.floored(floor))
-
-
-def _kept(model: Model) -> Model:
-    """Return a trained model as it is kept: no floor, and NumPy arrays, which any process takes."""
-    model = dataclasses.replace(model, likelihood=model.likelihood.floored(None))
-    return jax.tree.map(lambda x: np.asarray(x) if isinstance(x, jax.Array) else x, model)
-
-
-def _to_jax(tree: Any) -> Any:
-    """Turn NumPy arrays into JAX arrays, in JAX's float type of the moment."""
-    return jax.tree.map(lambda x: jnp.asarray(x) if isinstance(x, np.ndarray) else x, tree)

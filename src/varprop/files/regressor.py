@@ -11,8 +11,9 @@ import jax
 import numpy as np
 
 from varprop.data.statistics import Scaling
+from varprop.estimators.members import member_dtype
 from varprop.estimators.options import make_model
-from varprop.estimators.regressor import FAWNRegressor, member_dtype
+from varprop.estimators.regressor import FAWNRegressor
 from varprop.files.container import ArraySpec, ModelFileError, read_model_file, write_model_file
 from varprop.files.model import build, check_model, describe, shapes
 from varprop.nn.registry import registered

@@ -105,8 +105,10 @@ class EncodedSource(AbstractSource):
 
             rows = self.preprocessing.encode(batch, where)
             y = np.stack([to_floats(batch.column(name)) for name in self.targets], axis=1)
-            x_var = None if rows.X_std is None else rows.X_std**2
-            yield Rows(rows.X, y, None, x_var)
+            std = rows.X_std
+            if self.uncertain and std is None:
+                std = np.zeros_like(rows.X)  # a block whose inputs are all known
+            yield Rows(rows.X, y, None, None if std is None else std**2)
 
 
 def fit_table(

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax
@@ -54,11 +54,39 @@ class Feed:
         """The rows on the devices, if all fit one buffer."""
         if self.plan.n_buffers > 1:
             return None
+        if self.mesh is None or not spans_processes(self.mesh):
+            blocks = range(len(self.plan.block_rows))
+            pieces = (piece for block in blocks for piece in self.source.read(block))
+            return on_devices(self.fill(pieces, self.plan.buffer_rows), self.mesh)
         reader = BufferReader(self, first=0, last=1, shuffle=False)
         try:
             return reader.take()
         finally:
             reader.close()
+
+    def fill(self, pieces: Iterable[Rows], size: int) -> Rows:
+        """Return a buffer of scaled rows; those beyond what there is are copies of the first."""
+        source, dtype = self.source, self.dtype
+        n, d = len(source.features), len(source.targets)
+        buffer = Rows(
+            _aligned((size, n), dtype),
+            _aligned((size, d), dtype),
+            None if source.weight_name is None else _aligned((size,), dtype),
+            _aligned((size, n), dtype) if source.uncertain else None,
+        )
+        done = 0
+        for piece in pieces:
+            # Scaled while it is still in float64, a bounded number of rows at a time.
+            for start in range(0, len(piece.x), PIECE_ROWS):
+                part = self.scaling.rows(piece.part(slice(start, start + PIECE_ROWS)), dtype)
+                for room, content in zip(buffer, part, strict=True):
+                    if room is not None:
+                        room[done : done + len(part.x)] = content
+                done += len(part.x)
+        for room in buffer:
+            if room is not None:
+                room[done:] = room[0]
+        return buffer
 
 
 class BufferReader:
@@ -115,8 +143,18 @@ class BufferReader:
                 self._slots.acquire()
                 if self._closed:
                     return
-                # Straight into the queue: a name here would keep a third buffer alive.
-                self._ready.put(self._fill(pieces, place))
+                first, end = self._rows_of(place)
+                size = self._part[1] - self._part[0]
+                # JAX's switch for float64 belongs to a thread, and this one is new.
+                with jax.enable_x64(self._feed.dtype == np.float64):
+                    # Straight into the queue: a name here would keep a third buffer alive.
+                    self._ready.put(
+                        _placed(
+                            self._feed.fill(pieces.upto(end - first), size),
+                            self._feed.mesh,
+                            self._part,
+                        )
+                    )
         except BaseException as error:  # raised again by `take`
             self._ready.put(error)
 
@@ -146,33 +184,6 @@ class BufferReader:
                 row += len(piece.x)
                 if row >= wanted[-1][1]:
                     break
-
-    def _fill(self, pieces: _Pieces, place: int) -> Rows:
-        source, dtype = self._feed.source, self._feed.dtype
-        size = self._part[1] - self._part[0]
-        first, end = self._rows_of(place)
-        x_shape = (size, len(source.features))
-        buffer = Rows(
-            _aligned(x_shape, dtype),
-            _aligned((size, len(source.targets)), dtype),
-            None if source.weight_name is None else _aligned((size,), dtype),
-            _aligned(x_shape, dtype) if source.uncertain else None,
-        )
-        done, n_rows = 0, end - first
-        while done < n_rows and not self._closed:
-            # Scaled while it is still in float64, a bounded number of rows at a time.
-            piece = self._feed.scaling.rows(pieces.take(min(n_rows - done, PIECE_ROWS)), dtype)
-            part = slice(done, done + len(piece.x))
-            for room, content in zip(buffer, piece, strict=True):
-                if room is not None:
-                    room[part] = content
-            done = part.stop
-        for room in buffer:
-            if room is not None:
-                room[done:] = room[0]
-        # JAX's switch for float64 belongs to a thread, and this one is new.
-        with jax.enable_x64(dtype == np.float64):
-            return _placed(buffer, self._feed.mesh, self._part)
 
 
 def _part_of_process(n_rows: int, mesh: Mesh | None) -> tuple[int, int]:
@@ -222,17 +233,20 @@ class _Pieces:
         self._pieces = pieces
         self._rest: Any = Rows(np.empty((0, 0)), np.empty((0, 0)))
 
-    def take(self, at_most: int) -> Rows:
-        while not len(self._rest.x):
-            try:
-                self._rest = next(self._pieces)
-            except StopIteration:
-                raise SourceError("the source has fewer rows than it said: start again.") from None
-        piece, self._rest = (
-            self._rest.part(slice(at_most)),
-            self._rest.part(slice(at_most, None)),
-        )
-        return piece
+    def upto(self, n_rows: int) -> Iterator[Rows]:
+        """Yield so many rows."""
+        while n_rows:
+            if not len(self._rest.x):
+                try:
+                    self._rest = next(self._pieces)
+                except StopIteration:
+                    raise SourceError(
+                        "the source has fewer rows than it said: start again."
+                    ) from None
+            piece = self._rest.part(slice(n_rows))
+            self._rest = self._rest.part(slice(n_rows, None))
+            n_rows -= len(piece.x)
+            yield piece
 
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

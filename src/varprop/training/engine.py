@@ -27,7 +27,7 @@ from varprop.training.devices import require_same, spans_processes
 from varprop.training.preparation import Lane, prepare, run_digest
 from varprop.training.recipe import Recipe
 from varprop.training.result import Fit
-from varprop.training.session import Progress, Session
+from varprop.training.session import Session
 
 
 def fit(
@@ -247,7 +247,7 @@ def fit_many(
         devices=devices,
     )
     mesh = runners[0].program.mesh
-    shared = spans_processes(mesh)
+    shared = mesh is not None and spans_processes(mesh)
     # Programs that run on the same devices at once wait for each other's messages, for ever; and
     # lanes that read each hold buffers of their own.
     together = mesh is None and runners[0].feed.plan.n_buffers == 1
@@ -258,7 +258,6 @@ def fit_many(
         require_same(digest, "data, models, settings or keys")
     if path is not None:
         session.resume_from(path, digest)
-    longest = max(runner.schedule.max_steps for runner in runners)
-    with Progress(progress and jax.process_index() == 0, len(lanes), longest) as bar:
-        session.run(bar, checkpoint_every)
+    shown = progress and jax.process_index() == 0
+    session.run(progress=shown, checkpoint_every=checkpoint_every)
     return [runner.result() for runner in runners]

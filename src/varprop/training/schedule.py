@@ -108,6 +108,8 @@ class Plan:
         Whether rows are shuffled; not where a step takes all.
     seed
         Of the order of blocks.
+    n_rows, n_buffers, steps_per_epoch
+        What an epoch has.
 
     Examples
     --------
@@ -123,6 +125,9 @@ class Plan:
     buffer_rows: int
     shuffle: bool
     seed: tuple[int, ...]
+    n_rows: int = dataclasses.field(init=False)
+    n_buffers: int = dataclasses.field(init=False)
+    steps_per_epoch: int = dataclasses.field(init=False)
 
     @classmethod
     def of(
@@ -182,20 +187,11 @@ class Plan:
             )
         return cls(block_rows, batch, most // batch * batch, shuffle, seed)
 
-    @property
-    def n_rows(self) -> int:
-        """Rows per epoch."""
-        return sum(self.block_rows)
-
-    @property
-    def n_buffers(self) -> int:
-        """Buffers per epoch."""
-        return -(-self.n_rows // self.buffer_rows)
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Steps per epoch."""
-        return -(-self.n_rows // self.batch_size)
+    def __post_init__(self):
+        n_rows = sum(self.block_rows)
+        object.__setattr__(self, "n_rows", n_rows)
+        object.__setattr__(self, "n_buffers", -(-n_rows // self.buffer_rows))
+        object.__setattr__(self, "steps_per_epoch", -(-n_rows // self.batch_size))
 
     def rows_of(self, number: int) -> int:
         """Return the rows in a buffer."""

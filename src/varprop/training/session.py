@@ -8,11 +8,12 @@ and whether to stop is agreed between two windows.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import math
 import pathlib
 import time
 from collections.abc import Sequence
-from types import TracebackType
+from typing import Any
 
 import jax
 
@@ -26,73 +27,6 @@ from varprop.training.schedule import Outcome
 _POLL_SECONDS = 0.1
 # What may stop all lanes; where processes differ, the last of these.
 _STOPS = (Outcome.TIME_LIMIT, Outcome.INTERRUPTED)
-
-
-class Progress:
-    """Shows lanes done / total, the share of steps done and the current loss; silent if disabled.
-
-    Rich is imported only when a bar is shown.
-    """
-
-    def __init__(self, enabled: bool, n_lanes: int, max_steps: int):
-        self._total = n_lanes * max_steps
-        self._n_lanes = n_lanes
-        self._max_steps = max_steps
-        self._bar = None
-        if enabled:
-            from rich.console import Console
-            from rich.progress import (
-                BarColumn,
-                Progress,
-                TextColumn,
-                TimeElapsedColumn,
-                TimeRemainingColumn,
-            )
-
-            self._bar = Progress(
-                TextColumn("training"),
-                BarColumn(),
-                TextColumn("{task.percentage:>3.0f}%"),
-                TextColumn("lanes {task.fields[done]}/{task.fields[lanes]}"),
-                TextColumn("loss {task.fields[loss]}"),
-                TimeElapsedColumn(),
-                TimeRemainingColumn(),
-                transient=True,
-                console=Console(stderr=True),  # standard output is for results
-            )
-
-    def __enter__(self) -> Progress:
-        if self._bar is not None:
-            self._bar.start()
-            self._task = self._bar.add_task(
-                "training", total=self._total, done=0, lanes=self._n_lanes, loss="-"
-            )
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def show(self, steps: list[int], finished: list[bool], losses: list[float]) -> None:
-        """Update the bar; a finished lane counts as all of its steps."""
-        if self._bar is None:
-            return
-        done = sum(
-            self._max_steps if over else min(step, self._max_steps)
-            for step, over in zip(steps, finished, strict=True)
-        )
-        running = [
-            loss
-            for loss, over in zip(losses, finished, strict=True)
-            if not over and not math.isnan(loss)
-        ]
-        loss = f"{sum(running) / len(running):.4f}" if running else "-"
-        self._bar.update(self._task, completed=done, done=sum(finished), loss=loss)
 
 
 class Session:
@@ -139,14 +73,15 @@ class Session:
             metas.append(meta)
         checkpoints.save(self.path, self.fingerprint, arrays, {"lanes": metas})
 
-    def run(self, bar: Progress, checkpoint_every: float) -> None:
+    def run(self, *, progress: bool, checkpoint_every: float) -> None:
         """Train all lanes; the outcome of each is set when this returns."""
         # JAX's switch for float64 belongs to a thread; the lanes' threads must have the caller's.
         x64 = bool(jax.config.read("jax_enable_x64"))
         pool = concurrent.futures.ThreadPoolExecutor(self.n_threads, "varprop-lane")
         futures = [pool.submit(self._train, runner, x64) for runner in self.runners]
         try:
-            self._watch(futures, bar, checkpoint_every)
+            with _progress_bar() if progress else contextlib.nullcontext() as bar:
+                self._watch(futures, bar, checkpoint_every)
         except KeyboardInterrupt:
             self.stop = Outcome.INTERRUPTED
             if self.shared:  # the others must hear of it, in every lane
@@ -173,22 +108,23 @@ class Session:
                     runner.end(self.stop)
 
     def _train(self, runner: Runner, x64: bool) -> None:
-        with jax.enable_x64(x64), losses_named(shared=self.shared):
-            while runner.outcome is None and not self._stopped():
+        named = losses_named() if self.shared else contextlib.nullcontext()
+        with jax.enable_x64(x64), named:
+            while runner.outcome is None:
+                if self.shared:
+                    wish = 0 if self.stop is None else _STOPS.index(self.stop) + 1
+                    wish = largest_of_all(wish)
+                    self.stop = _STOPS[wish - 1] if wish else None
+                if self.stop is not None:
+                    return
                 runner.advance()
 
-    def _stopped(self) -> bool:
-        if not self.shared:
-            return self.stop is not None
-        wish = largest_of_all(0 if self.stop is None else _STOPS.index(self.stop) + 1)
-        if wish:
-            self.stop = _STOPS[wish - 1]
-        return wish > 0
-
     def _watch(
-        self, futures: list[concurrent.futures.Future], bar: Progress, checkpoint_every: float
+        self, futures: list[concurrent.futures.Future], bar: Any, checkpoint_every: float
     ) -> None:
         last_saved = time.monotonic()
+        longest = max(runner.schedule.max_steps for runner in self.runners)
+        task = None if bar is None else bar.add_task("", total=longest * len(futures), loss="-")
         pending = set(futures)
         while pending:
             done, pending = concurrent.futures.wait(
@@ -202,8 +138,39 @@ class Session:
             if self.path is not None and now - last_saved >= checkpoint_every:
                 self.save()
                 last_saved = time.monotonic()
-            bar.show(
-                [int(runner.state.step) for runner in self.runners],
-                [runner.outcome is not None for runner in self.runners],
-                [(runner.schedule.losses or [math.nan])[-1] for runner in self.runners],
-            )
+            if bar is not None:
+                running = [runner for runner in self.runners if runner.outcome is None]
+                steps = sum(min(int(runner.state.step), longest) for runner in running)
+                losses = [(runner.schedule.losses or [math.nan])[-1] for runner in running]
+                losses = [loss for loss in losses if math.isfinite(loss)]
+                ended = len(futures) - len(running)
+                bar.update(
+                    task,
+                    # A lane that has ended counts as all of its steps.
+                    completed=steps + ended * longest,
+                    description=f"lanes {ended}/{len(futures)}",
+                    loss=f"{sum(losses) / len(losses):.4f}" if losses else "-",
+                )
+
+
+def _progress_bar() -> Any:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    return Progress(
+        TextColumn("training"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TextColumn("{task.description}"),
+        TextColumn("loss {task.fields[loss]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        transient=True,
+        console=Console(stderr=True),  # standard output is for results
+    )

@@ -1,0 +1,223 @@
+"""The members of an ensemble: where they start, how the best start is kept, one more epoch."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from varprop.data.source import AbstractSource
+from varprop.data.statistics import Scaling, Statistics
+from varprop.estimators.options import epoch_recipe, make_model, make_objective, make_recipe
+from varprop.learning.model import Model
+from varprop.training.engine import best_of, fit_many, restart_lanes
+from varprop.training.preparation import Lane, prepare
+from varprop.training.recipe import Recipe
+from varprop.training.result import Fit
+from varprop.training.schedule import Outcome
+
+
+@dataclasses.dataclass(frozen=True)
+class Epochs:
+    """Where `partial_fit` stands: its seed, whether the KL still rises, the optimizers' states."""
+
+    seed: int
+    warm_up: bool
+    leaves: list[Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """What members are trained on, and by what.
+
+    Attributes
+    ----------
+    options
+        Of the estimator.
+    data, statistics
+        The rows, and what one look at them told.
+    scaling
+        Of the rows, or of the model to go on from.
+    """
+
+    options: Mapping[str, Any]
+    data: AbstractSource
+    statistics: Statistics
+    scaling: Scaling
+
+    def start(self, recipe: Recipe, key: PRNGKeyArray) -> Model:
+        """Return a new model."""
+        n, d = len(self.data.features), len(self.data.targets)
+        return self.floored(make_model(self.options, n, d, key), recipe)
+
+    def floored(self, model: Model, recipe: Recipe) -> Model:
+        """Return the model with noise that cannot fall below what the targets allow."""
+        if not recipe.noise_floor:
+            return model
+        floor = self.statistics.noise_floor / self.scaling.y_scale
+        return dataclasses.replace(model, likelihood=model.likelihood.floored(floor))
+
+    def train(
+        self,
+        key: PRNGKeyArray,
+        members: Sequence[Model] | None,
+        *,
+        n_threads: int,
+        progress: bool,
+    ) -> tuple[list[Fit], bool]:
+        """Train every member from several starts and keep the best of each.
+
+        Parameters
+        ----------
+        key
+            Random key; each member has its own part of it.
+        members
+            Go on from these (a warm start): no others are started then, and the KL keeps its full
+            weight.
+        n_threads, progress
+            Lanes trained at a time, and whether to show a bar.
+
+        Returns
+        -------
+        fits, interrupted
+            One fit per member.
+        """
+        recipe = make_recipe(self.options, self.data.n_rows)
+        keys = jax.random.split(key, self.options["n_members"])
+        size = self.options["n_restarts"] if members is None else 1
+        lanes: list[Lane] = []
+        for number, member_key in enumerate(keys):
+            if members is None:
+                lanes += restart_lanes(
+                    lambda key: self.start(recipe, key),
+                    key=member_key,
+                    n_restarts=size,
+                    recipe=recipe,
+                )
+            else:
+                model = self.floored(to_jax(members[number]), recipe)
+                lanes.append(Lane(model=model, key=member_key, recipe=recipe.replace(kl_warmup=0)))
+        fits = fit_many(
+            lanes,
+            self.data,
+            make_objective(self.options),
+            scaling=self.scaling,
+            statistics=self.statistics,
+            n_threads=n_threads,
+            progress=progress,
+        )
+        chosen = []
+        for first in range(0, len(fits), size):
+            group = fits[first : first + size]
+            sound = [fit for fit in group if fit.outcome is not Outcome.NONFINITE]
+            sound = [fit for fit in sound if math.isfinite(fit.loss)]
+            if not sound:
+                raise _nonfinite(recipe)
+            losses = tuple(fit.loss for fit in group)
+            chosen.append(dataclasses.replace(best_of(sound), restart_losses=losses))
+        return chosen, any(fit.outcome is Outcome.INTERRUPTED for fit in fits)
+
+    def train_epoch(
+        self, members: Sequence[Model] | None, epochs: Epochs
+    ) -> tuple[list[Model], Epochs, float]:
+        """Train every member for one more pass, the optimizers' states carried along.
+
+        Parameters
+        ----------
+        members
+            Where it stands, or None to start.
+        epochs
+            What the epoch before returned.
+
+        Returns
+        -------
+        members, epochs, loss
+            The last is the mean over members of the epoch's training loss.
+        """
+        key, n = jax.random.key(epochs.seed), self.options["n_members"]
+        recipe = epoch_recipe(self.options, self.data.n_rows, warm_up=epochs.warm_up)
+        if members is None:
+            models = [self.start(recipe, member_key) for member_key in jax.random.split(key, n)]
+        else:
+            models = [self.floored(to_jax(member), recipe) for member in members]
+        # The same key in every epoch: the state knows how many there have been.
+        keys = jax.random.split(jax.random.fold_in(key, 1), n)
+        lanes = [
+            Lane(model=model, key=member_key, recipe=recipe)
+            for model, member_key in zip(models, keys, strict=True)
+        ]
+        runners = prepare(
+            lanes,
+            self.data,
+            make_objective(self.options),
+            scaling=self.scaling,
+            statistics=self.statistics,
+        )
+        trained, leaves, losses = [], [], []
+        for number, runner in enumerate(runners):
+            if epochs.leaves:
+                runner.from_checkpoint(epochs.leaves[number], runner.to_checkpoint()[1])
+            while not runner.schedule.losses and runner.ending is None:
+                runner.advance()
+            runner.close()
+            if runner.ending is Outcome.NONFINITE:
+                raise _nonfinite(recipe)
+            leaves.append(runner.to_checkpoint()[0])
+            losses.append(runner.schedule.losses[-1])
+            trained.append(kept(runner.model()))
+        after = Epochs(epochs.seed, recipe.kl_warmup > 0, leaves)
+        return trained, after, float(np.mean(losses))
+
+
+def check_goes_on(members: Sequence[Model], options: Mapping[str, Any], n_features: int) -> None:
+    """Raise ValueError unless the settings of now would build the same networks."""
+    if len(members) != options["n_members"]:
+        raise ValueError(
+            f"n_members is {options['n_members']}, but the model to go on from has "
+            f"{len(members)} members: fit anew."
+        )
+    old = members[0]
+    n_targets = old.likelihood.n_targets
+    new = jax.eval_shape(
+        lambda key: make_model(options, n_features, n_targets, key), jax.random.key(0)
+    )
+    described = [
+        (
+            jax.tree.structure(m.network),
+            type(m.prior),
+            type(m.likelihood),
+            [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(m.network)],
+        )
+        for m in (new, old)
+    ]
+    if described[0] != described[1]:
+        raise ValueError("The network's settings were changed: it cannot go on, fit it anew.")
+
+
+def kept(model: Model) -> Model:
+    """Return a trained model as it is kept: no floor, and NumPy arrays, which any process takes."""
+    model = dataclasses.replace(model, likelihood=model.likelihood.floored(None))
+    return jax.tree.map(lambda x: np.asarray(x) if isinstance(x, jax.Array) else x, model)
+
+
+def to_jax(tree: Any) -> Any:
+    """Turn NumPy arrays into JAX arrays, in JAX's float type of the moment."""
+    return jax.tree.map(lambda x: jnp.asarray(x) if isinstance(x, np.ndarray) else x, tree)
+
+
+def member_dtype(model: Model) -> np.dtype:
+    """Return the precision a model was trained in."""
+    return next(np.dtype(leaf.dtype) for leaf in jax.tree.leaves(model) if hasattr(leaf, "dtype"))
+
+
+def _nonfinite(recipe: Recipe) -> ValueError:
+    return ValueError(
+        "Training became infinite or NaN: lower learning_rate_init (it is "
+        f"{recipe.learning_rate:g}), try dtype='float64', or look for extreme values in X and y."
+    )

@@ -51,9 +51,8 @@ def test_moments_are_those_of_the_librarys_layers(x64):
 
     layers = []
     for weight, bias in network:
-        fan_in = weight.shape[0] + 1
-        turned = Gaussian(weight.mean.T, weight.var.T)
-        layers += [nn.ReLU(), nn.Dense(scaled(turned, fan_in), scaled(bias, fan_in))]
+        fan_in = weight.shape[1] + 1
+        layers += [nn.ReLU(), nn.Dense(scaled(weight, fan_in), scaled(bias, fan_in))]
     x = Gaussian(jnp.asarray(RNG.standard_normal((4, 3))), jnp.asarray(RNG.uniform(size=(4, 3))))
     for given in (x, Gaussian(x.mean)):
         ours = jax.jit(adf.network_moments)(network, given)

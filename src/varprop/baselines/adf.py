@@ -21,6 +21,7 @@ from jaxtyping import Array, Float, Int
 
 from varprop.moments.gaussian import Gaussian
 from varprop.moments.numerics import normal_log_density, rectifier_moments
+from varprop.nn.layers import linear_moments
 
 #: Shape and rate of the gamma priors of both precisions.
 HYPER_SHAPE, HYPER_RATE = 6.0, 6.0
@@ -30,7 +31,7 @@ MAX_CAVITY_VAR = 1e6
 
 
 class Layer(NamedTuple):
-    """Beliefs about the weights (inputs, outputs) and the biases (outputs,) of one layer."""
+    """Beliefs about the weights (outputs, inputs) and the biases (outputs,) of one layer."""
 
     weight: Gaussian
     bias: Gaussian
@@ -88,14 +89,14 @@ def first_beliefs(sizes: Sequence[int], rng: np.random.RandomState) -> Beliefs:
     --------
     >>> beliefs = first_beliefs([3, 50, 1], np.random.RandomState(0))
     >>> [layer.weight.shape for layer in beliefs.network], beliefs.factors.precision.shape
-    ([(3, 50), (50, 1)], (251,))
+    ([(50, 3), (1, 50)], (251,))
     """
     var = HYPER_RATE / (HYPER_SHAPE - 1)
     layers = []
     for n, m in itertools.pairwise(sizes):
-        mean = rng.standard_normal((n + 1, m)) / math.sqrt(n + 1)
-        spread = np.full((n + 1, m), var)
-        layers.append(Layer(Gaussian(mean[:-1], spread[:-1]), Gaussian(mean[-1], spread[-1])))
+        mean = rng.standard_normal((n + 1, m)).T / math.sqrt(n + 1)
+        weight = Gaussian(mean[:, :-1], np.full((m, n), var))
+        layers.append(Layer(weight, Gaussian(mean[:, -1], np.full(m, var))))
     n_weights = sum((n + 1) * m for n, m in itertools.pairwise(sizes))
     # From NumPy arrays, which JAX takes over without compiling anything.
     nothing = jnp.asarray(np.zeros(n_weights))
@@ -111,7 +112,7 @@ def network_moments(network: Network, x: Gaussian) -> Gaussian:
 
     Examples
     --------
-    >>> layer = Layer(Gaussian(jnp.ones((3, 1)), 1.0), Gaussian(jnp.ones(1), 1.0))
+    >>> layer = Layer(Gaussian(jnp.ones((1, 3)), 1.0), Gaussian(jnp.ones(1), 1.0))
     >>> out = network_moments((layer,), Gaussian(jnp.ones(3)))
     >>> out.mean.tolist(), out.var.tolist()
     ([2.0], [1.0])
@@ -119,12 +120,7 @@ def network_moments(network: Network, x: Gaussian) -> Gaussian:
     for index, (weight, bias) in enumerate(network):
         if index:
             x = Gaussian(*rectifier_moments(x.mean, x.variances()))
-        mean = x.mean @ weight.mean + bias.mean
-        var = x.mean**2 @ weight.variances() + bias.variances()
-        if x.var is not None:
-            var = var + x.var @ weight.second_moment()
-        fan_in = weight.shape[0] + 1
-        x = Gaussian(mean / math.sqrt(fan_in), var / fan_in)
+        x = Gaussian(*linear_moments(x, weight, bias)) * (weight.shape[1] + 1) ** -0.5
     return x
 
 
@@ -135,7 +131,7 @@ def log_evidence(
 
     Examples
     --------
-    >>> layer = Layer(Gaussian(jnp.ones((3, 1)), 1.0), Gaussian(jnp.ones(1), 1.0))
+    >>> layer = Layer(Gaussian(jnp.ones((1, 3)), 1.0), Gaussian(jnp.ones(1), 1.0))
     >>> log_z, _ = log_evidence((layer,), jnp.array(3.0), jnp.ones(3), jnp.array(2.0))
     >>> print(f"{log_z:.4f}")  # of N(2, 1 + 3) at 2
     -1.6121

@@ -55,9 +55,8 @@ class Gaussian(eqx.Module):
     [4.5, 8.0]
     """
 
-    __array_ufunc__ = (
-        None  # lets `numpy_array + gaussian` come here instead of looping over entries
-    )
+    # Lets `numpy_array + gaussian` come here instead of looping over entries.
+    __array_ufunc__ = None
 
     mean: Float[Array, "*shape"]
     var: Float[Array, "*shape"] | None
@@ -91,6 +90,11 @@ class Gaussian(eqx.Module):
     def dtype(self):
         """Dtype of the mean and the variance."""
         return self.mean.dtype
+
+    @property
+    def T(self) -> Gaussian:
+        """The same with its axes in reverse: the rows of a batch as columns, or back."""
+        return Gaussian(self.mean.T, None if self.var is None else self.var.T)
 
     def variances(self) -> Float[Array, "*shape"]:
         """Return the variance as an array: zeros where it is exactly known."""

@@ -52,6 +52,10 @@ class AbstractActivation(AbstractLayer):
             return Gaussian(self(x.mean))
         return Gaussian(*self.uncertain_moments(x.mean, x.var))
 
+    def moments_of_columns(self, x: Gaussian) -> Gaussian:
+        """Return the same: entry by entry, either way round will do."""
+        return self.moments(x)
+
     def sample(self, key: PRNGKeyArray) -> AbstractActivation:
         """Return the function itself: there is nothing random in it."""
         return self

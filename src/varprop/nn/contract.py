@@ -25,6 +25,16 @@ class AbstractLayer(eqx.Module):
     def moments(self, x: Gaussian) -> Gaussian | JointGaussian:
         """Mean and variance of the output; x has shape (..., n)."""
 
+    def moments_of_columns(self, x: Gaussian) -> Gaussian | JointGaussian:
+        """Return the same for a batch with its rows as columns: (n, rows) to (outputs, rows).
+
+        Networks run this way round, which is faster (see `Sequential`). This default turns the
+        batch and calls `moments`; a layer that can do without turning overrides it. A covariance
+        between outputs is given by rows either way.
+        """
+        out = self.moments(x.T)
+        return out.T if isinstance(out, Gaussian) else out
+
     @abstractmethod
     def sample(self, key: PRNGKeyArray) -> PlainLayer:
         """Draw one deterministic function of arrays of shape (..., n)."""

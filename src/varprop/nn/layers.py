@@ -47,6 +47,65 @@ class Chain(eqx.Module):
         return x
 
 
+def linear_moments(
+    x: Gaussian,
+    weight: Gaussian,
+    bias: Gaussian | None = None,
+    *,
+    columns: bool = False,
+    own: bool = False,
+) -> tuple[Float[Array, "..."], Float[Array, "..."] | None]:
+    """The linear rule: mean and variance of W x + b, all of whose entries are independent.
+
+    E = E[W] E[x] + E[b] and V = E[W^2] V[x] + V[W] E[x]^2 + V[b], the squares entry by entry. What
+    an exactly known part would contribute is not computed.
+
+    Parameters
+    ----------
+    x
+        Rows of shape (..., n).
+    weight, bias
+        Shapes (m, n) and (m,).
+    columns
+        Whether x is one batch with rows as columns, (n, rows), and the result likewise.
+    own
+        Leave out E[W]^2 V[x], which outputs share: what remains is independent between outputs.
+
+    Returns
+    -------
+    mean, var
+        Shape (..., m); the variance is None if nothing is random.
+
+    Examples
+    --------
+    >>> x, weight = Gaussian(jnp.array([3.0, 4.0]), 1.0), Gaussian(jnp.array([[2.0, 0.0]]), 0.5)
+    >>> mean, var = linear_moments(x, weight)
+    >>> mean.tolist(), var.tolist(), linear_moments(x, weight, own=True)[1].tolist()
+    ([6.0], [17.5], [13.5])
+    """
+    n = x.shape[0 if columns else -1] if x.mean.ndim else None
+    if n != weight.shape[1]:
+        shape = x.shape[::-1] if columns else x.shape
+        raise ValueError(f"x has shape {shape}, but this layer needs (..., {weight.shape[1]}).")
+
+    def times(matrix: Array, values: Array) -> Array:
+        return matrix @ values if columns else values @ matrix.T
+
+    mean, var = times(weight.mean, x.mean), None
+    if x.var is not None and not own:
+        var = times(weight.second_moment(), x.var)
+    if weight.var is not None:
+        square = x.second_moment() if own else x.mean**2
+        var = add_variances(var, times(weight.var, square))
+    if bias is not None:
+        shift, spread = (
+            part[:, None] if columns and part is not None else part
+            for part in (bias.mean, bias.var)
+        )
+        mean, var = mean + shift, add_variances(var, spread)
+    return mean, None if var is None else jnp.broadcast_to(var, mean.shape)
+
+
 class AbstractDense(AbstractLayer):
     """What `Dense` and `JointDense` share: noisy weights and biases, and drawing from them."""
 
@@ -62,21 +121,6 @@ class AbstractDense(AbstractLayer):
             raise ValueError(
                 f"bias has shape {self.bias.shape}, but weight of shape {self.weight.shape} "
                 f"needs {self.weight.shape[:1]}."
-            )
-
-    def corrupted(
-        self, x: Gaussian | Float[Array, "*batch n"]
-    ) -> tuple[Gaussian, Gaussian, Gaussian | None]:
-        """Return the moments of input, weights and bias, noise included, after a shape check."""
-        x = as_gaussian(x)
-        self.check_inputs(x.shape[-1] if x.mean.ndim else None, x.shape)
-        return x, *self.noisy_weights()
-
-    def check_inputs(self, n_inputs: int | None, shape: tuple[int, ...]) -> None:
-        """Raise unless rows of this many inputs fit."""
-        if n_inputs != self.weight.shape[1]:
-            raise ValueError(
-                f"x has shape {shape}, but this layer needs (..., {self.weight.shape[1]})."
             )
 
     def noisy_weights(self) -> tuple[Gaussian, Gaussian | None]:
@@ -134,32 +178,11 @@ class Dense(AbstractDense):
 
     def moments(self, x: Gaussian | Float[Array, "*batch n"]) -> Gaussian:
         """Return mean and variance of every output, shape (..., outputs)."""
-        x, weight, bias = self.corrupted(x)
-        mean = x.mean @ weight.mean.T
-        var = None
-        if x.var is not None:
-            var = x.var @ weight.second_moment().T
-        if weight.var is not None:
-            var = add_variances(var, x.mean**2 @ weight.var.T)
-        if bias is not None:
-            mean = mean + bias.mean
-            var = add_variances(var, bias.var)
-        return Gaussian(mean, None if var is None else jnp.broadcast_to(var, mean.shape))
+        return Gaussian(*linear_moments(as_gaussian(x), *self.noisy_weights()))
 
     def moments_of_columns(self, x: Gaussian) -> Gaussian:
-        """Return the same for inputs (inputs, rows), as (outputs, rows); see `Sequential`."""
-        self.check_inputs(x.shape[0], x.shape[::-1])
-        weight, bias = self.noisy_weights()
-        mean = weight.mean @ x.mean
-        var = None
-        if x.var is not None:
-            var = weight.second_moment() @ x.var
-        if weight.var is not None:
-            var = add_variances(var, weight.var @ x.mean**2)
-        if bias is not None:
-            mean = mean + bias.mean[:, None]
-            var = add_variances(var, None if bias.var is None else bias.var[:, None])
-        return Gaussian(mean, None if var is None else jnp.broadcast_to(var, mean.shape))
+        """Return the same of shape (outputs, rows), for inputs of shape (inputs, rows)."""
+        return Gaussian(*linear_moments(x, *self.noisy_weights(), columns=True))
 
 
 @register()
@@ -192,21 +215,13 @@ class JointDense(AbstractDense):
 
     def moments(self, x: Gaussian | Float[Array, "*batch n"]) -> JointGaussian:
         """Return mean (..., outputs) and covariance (..., outputs, outputs)."""
-        x, weight, bias = self.corrupted(x)
-        mean = x.mean @ weight.mean.T
-        diagonal = jnp.zeros_like(mean)
-        if weight.var is not None:
-            diagonal = x.second_moment() @ weight.var.T
-        if bias is not None:
-            mean = mean + bias.mean
-            if bias.var is not None:
-                diagonal = diagonal + bias.var
+        x = as_gaussian(x)
+        weight, bias = self.noisy_weights()
+        mean, own = linear_moments(x, weight, bias, own=True)
         if x.var is None:  # known inputs give independent outputs: no outer products at all
-            shared = jnp.zeros((*mean.shape[:-1], 0), mean.dtype)
-            factor = jnp.zeros((0, mean.shape[-1]), mean.dtype)
-        else:
-            shared, factor = x.var, weight.mean.T
-        return JointGaussian(mean, DiagonalPlusLowRank(diagonal, shared, factor))
+            return Gaussian(mean, own).to_joint()
+        own = jnp.zeros_like(mean) if own is None else own
+        return JointGaussian(mean, DiagonalPlusLowRank(own, x.var, weight.mean.T))
 
 
 @register()
@@ -240,56 +255,27 @@ class Sequential(AbstractLayer):
     def __init__(self, layers: Sequence[AbstractLayer]):
         self.layers = tuple(layers)
 
-    def __check_init__(self):
-        for position, layer in enumerate(self.layers[:-1]):
-            if isinstance(layer, JointDense):
-                raise ValueError(
-                    f"layers[{position}] is a JointDense, but only the last layer may be one."
-                )
-
     def moments(self, x: Gaussian | Float[Array, "*batch n"]) -> Gaussian | JointGaussian:
         """Push a Gaussian of shape (..., inputs), or a plain array, through all layers."""
         x = as_gaussian(x)
-        if x.mean.ndim == 2:
-            return self._moments_of_batch(x)
-        out: Any = x
-        for position, layer in enumerate(self.layers):
-            out = layer.moments(out)
-            self._check_joint(out, position)
-        return out
-
-    def _check_joint(self, out: Gaussian | JointGaussian, position: int) -> None:
-        if isinstance(out, JointGaussian) and position < len(self.layers) - 1:
-            raise ValueError(
-                f"layers[{position}] gives a JointGaussian, but only the last layer may."
-            )
-
-    def _moments_of_batch(self, x: Gaussian) -> Gaussian | JointGaussian:
         # A batch goes through as columns, (units, rows): on the CPU elementwise kernels then run
         # over long rows of the batch instead of short ones of the units, which made a training step
         # 1.6 times as fast. The barrier keeps XLA from turning the arrays round again.
-        columns: Gaussian = jax.lax.optimization_barrier(_transposed(x))
+        batch = x.mean.ndim == 2
+        out: Any = jax.lax.optimization_barrier(x.T) if batch else x
         for position, layer in enumerate(self.layers):
-            if isinstance(layer, Dense):
-                columns = layer.moments_of_columns(columns)
-            elif isinstance(layer, AbstractActivation):  # elementwise: either way round will do
-                columns = layer.moments(columns)
-            else:
-                out = layer.moments(_transposed(columns))
-                self._check_joint(out, position)
-                if isinstance(out, JointGaussian):
-                    return out
-                columns = _transposed(out)
-        return _transposed(columns)
+            out = layer.moments_of_columns(out) if batch else layer.moments(out)
+            if isinstance(out, JointGaussian) and position < len(self.layers) - 1:
+                raise ValueError(
+                    f"layers[{position}], {type(layer).__name__}, gives a JointGaussian, but only "
+                    "the last layer may."
+                )
+        return out.T if batch and isinstance(out, Gaussian) else out
 
     def sample(self, key: PRNGKeyArray) -> Chain:
         """Draw one plain deterministic network."""
         keys = jax.random.split(key, max(len(self.layers), 1))
         return Chain(tuple(layer.sample(k) for layer, k in zip(self.layers, keys, strict=False)))
-
-
-def _transposed(x: Gaussian) -> Gaussian:
-    return Gaussian(x.mean.T, None if x.var is None else x.var.T)
 
 
 def mlp(

@@ -18,10 +18,10 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from varprop.moments.checks import as_float_array, check_nonnegative
-from varprop.moments.numerics import LOG_2PI
+from varprop.moments.numerics import LOG_2PI, square_root
 
 Method = Literal["auto", "cholesky", "woodbury", "sherman-morrison"]
 METHODS: tuple[Method, ...] = ("auto", "cholesky", "woodbury", "sherman-morrison")
@@ -107,6 +107,14 @@ class DiagonalPlusLowRank(eqx.Module):
         by = jnp.asarray(by, self.dtype)
         columns = by[..., None, :] if by.ndim else by
         return DiagonalPlusLowRank(self.diagonal * by**2, self.weight, self.factor * columns)
+
+    def sample(self, key: PRNGKeyArray, batch: tuple[int, ...]) -> Float[Array, "..."]:
+        """Draw from N(0, C), shape `batch` + (d,), as the sum of its parts: nothing is factored."""
+        own_key, shared_key = jax.random.split(key)
+        n, d = self.factor.shape[-2:]
+        own = jax.random.normal(own_key, (*batch, d), self.dtype) * square_root(self.diagonal)
+        shared = jax.random.normal(shared_key, (*batch, n), self.dtype) * square_root(self.weight)
+        return own + jnp.einsum("...n,...nd->...d", shared, self.factor)
 
     def log_density(
         self, error: Float[Array, "*#batch d"], method: Method = "auto"

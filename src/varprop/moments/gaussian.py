@@ -360,15 +360,7 @@ class JointGaussian(eqx.Module):
         if isinstance(self.cov, DiagonalPlusLowRank):
             n, d = self.cov.factor.shape[-2:]
             if d > n:
-                own_key, shared_key = jax.random.split(key)
-                own = jax.random.normal(own_key, (*shape, *self.shape), self.dtype)
-                shared = jax.random.normal(shared_key, (*shape, *self.shape[:-1], n), self.dtype)
-                shared = shared * square_root(self.cov.weight)
-                return (
-                    self.mean
-                    + square_root(self.cov.diagonal) * own
-                    + jnp.einsum("...n,...nd->...d", shared, self.cov.factor)
-                )
+                return self.mean + self.cov.sample(key, (*shape, *self.shape[:-1]))
         noise = jax.random.normal(key, (*shape, *self.shape), self.dtype)
         chol = jnp.linalg.cholesky(self.dense_cov())
         if is_concrete(chol) and jnp.any(jnp.isnan(chol)):

@@ -1,5 +1,6 @@
 """The exported graph, run in onnxruntime, gives what the model gives."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import onnxruntime
@@ -84,8 +85,24 @@ def test_single_target_frame_and_file(tmp_path):
     assert session.run(["mean"], {"X": X[:7]})[0].shape == (7, 1)
 
 
-def test_python_functions_are_refused():
+@pytest.mark.parametrize("objective", ["vi", "ropd"])
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_noise_that_depends_on_the_input(objective, n_outputs):
+    X, y = data(n_outputs)
+    options = {"likelihood": "heteroscedastic", "objective": objective, "n_members": 2}
+    model = FAWNRegressor(6, max_iter=50, random_state=0, **options).fit(X, y)
+    compare(model, X)
+
+
+def test_functions_of_users_are_traced():
+    """Whatever JAX can trace and ONNX can say is exported: no list of classes has to know it."""
     X, y = data()
-    model = FAWNRegressor(3, activation=nn.GaussHermite(jnp.cos), max_iter=2).fit(X, y)
-    with pytest.raises(ValueError, match=r"GaussHermite runs Python code .* can: Identity, ReLU"):
-        to_onnx(model)
+    compare(FAWNRegressor(3, activation=nn.GaussHermite(jnp.cos), max_iter=20).fit(X, y), X)
+
+
+def test_what_onnx_cannot_say_is_refused(tmp_path):
+    X, y = data()
+    model = FAWNRegressor(3, activation=nn.GaussHermite(jax.lax.lgamma), max_iter=2).fit(X, y)
+    with pytest.raises(ValueError, match="uses the operation 'lgamma', which cannot be written"):
+        model.to_onnx(tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())

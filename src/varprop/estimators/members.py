@@ -206,9 +206,9 @@ def kept(model: Model) -> Model:
     return jax.tree.map(lambda x: np.asarray(x) if isinstance(x, jax.Array) else x, model)
 
 
-def to_jax(tree: Any) -> Any:
-    """Turn NumPy arrays into JAX arrays, in JAX's float type of the moment."""
-    return jax.tree.map(lambda x: jnp.asarray(x) if isinstance(x, np.ndarray) else x, tree)
+def to_jax(tree: Any, dtype: Any = None) -> Any:
+    """Turn NumPy arrays into JAX arrays, in JAX's float type of the moment unless given."""
+    return jax.tree.map(lambda x: jnp.asarray(x, dtype) if isinstance(x, np.ndarray) else x, tree)
 
 
 def member_dtype(model: Model) -> np.dtype:

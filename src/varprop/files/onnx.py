@@ -1,351 +1,353 @@
 """Export to ONNX: one graph from raw features to mean and spread, scaling included.
 
-The moments are propagated by the same closed forms as in `varprop.nn`; there is nothing to sample,
-so the graph is an ordinary one and runs wherever an ONNX runtime does.
+The prediction is traced as JAX traces it for its own compiler, and the traced operations are
+written down one by one. So whatever predicts can be exported: layers, activations and likelihoods
+need no second form for it, those of users included.
 """
 
 from __future__ import annotations
 
-import functools
-import operator
 import os
-import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-import onnx
+from onnx import ModelProto, TensorProto, checker, helper, numpy_helper
 
-from varprop import nn
-from varprop.estimators.members import member_dtype, noise_var, to_jax
+from varprop.atomic import replacing
+from varprop.estimators.members import member_dtype, to_jax
 from varprop.estimators.regressor import FAWNRegressor
-from varprop.files.onnx_graph import Graph, Value
-from varprop.learning.model import Model
-from varprop.moments.gaussian import Gaussian
-from varprop.moments.numerics import _TAIL_32, _TAIL_64, INV_SQRT_2PI, hermite_nodes, legendre_nodes
-from varprop.nn.activations import _LOGISTIC_NODES, _LOGISTIC_P, _LOGISTIC_S
-from varprop.nn.layers import AbstractDense
-from varprop.nn.noise import AbstractAdditive, AbstractMultiplicative
+from varprop.moments.gaussian import Gaussian, JointGaussian
+from varprop.moments.numerics import portable, step_probability
 
-
-class _Moments(NamedTuple):
-    """What flows through the graph; var is None for known values, cov only at the very end."""
-
-    mean: Value
-    var: Value | None
-    cov: Value | None = None
+# Old enough for the runtimes of the last years; nothing newer is needed.
+OPSET, IR_VERSION = 17, 8
 
 
 def export_onnx(model: FAWNRegressor, path: str | os.PathLike[str]) -> None:
     """Write a fitted regressor as an ONNX model; see `FAWNRegressor.to_onnx`."""
-    pathlib.Path(path).write_bytes(to_onnx(model).SerializeToString())
+    with replacing(path) as file:
+        file.write(to_onnx(model).SerializeToString())
 
 
-def to_onnx(model: FAWNRegressor) -> onnx.ModelProto:
+def to_onnx(model: FAWNRegressor) -> ModelProto:
     """Return a fitted regressor as a checked ONNX model.
 
     Raises
     ------
     ValueError
-        Naming the activation, if it is one that runs a Python function.
+        Naming the operation, if the network uses one that has no rule here.
     """
-    graph = Graph()
-    X = graph.input("X", np.float64)
-    scaling = model.scaling_
-    # In double: a feature far from zero would lose its digits in the network's precision.
-    scaled = (X - scaling.x_shift) / scaling.x_scale
-    parts = [_member(member, scaled) for member in model.members_]
-    outputs = _mixture(parts, joint=parts[0].cov is not None)
-    mean = outputs.mean * scaling.y_scale + scaling.y_shift
-    assert outputs.var is not None
-    std = outputs.var.apply("Sqrt") * scaling.y_scale
-    d = model.n_outputs_
-    named: dict[str, tuple[Value, list[Any]]] = {
-        "mean": (mean, ["rows", d]),
-        "std": (std, ["rows", d]),
-    }
-    if outputs.cov is not None:
-        named["cov"] = (outputs.cov * np.outer(scaling.y_scale, scaling.y_scale), ["rows", d, d])
+    graph, d = _Graph(), model.n_outputs_
+    with portable(), jax.enable_x64(True):
+        (rows,) = jax.export.symbolic_shape("rows")
+        x = jax.ShapeDtypeStruct((rows, model.n_features_in_), jnp.float64)
+        traced = jax.make_jaxpr(lambda x: _prediction(model, x))(x)
+        inputs = [_Value("X", x.shape, x.dtype)]
+        graph.rows = graph.node("Shape", inputs, (1,), np.int64, start=0, end=1)
+        found = _translate(graph, traced, inputs)
+        outputs = list(map(graph.solid, found, traced.out_avals))
+    shapes: dict[str, list[Any]] = {"mean": ["rows", d], "std": ["rows", d], "cov": ["rows", d, d]}
     names = getattr(model, "feature_names_in_", None)
     metadata = {} if names is None else {"feature_names": "\n".join(map(str, names))}
     if model.target_names_ is not None:
         metadata["target_names"] = "\n".join(model.target_names_)
-    out = graph.model(
-        {"X": ["rows", model.n_features_in_]},
-        named,
-        doc="Mean and standard deviation (model and noise together) of the target, by row.",
-        metadata=metadata,
+
+    def described(name: str, shape: list[Any]) -> Any:
+        return helper.make_tensor_value_info(name, TensorProto.DOUBLE, shape)
+
+    named = list(zip(shapes, outputs, strict=False))
+    ends = [helper.make_node("Identity", [value.name], [name]) for name, value in named]
+    content = helper.make_graph(
+        [*graph.nodes, *ends],
+        "varprop",
+        [described("X", ["rows", model.n_features_in_])],
+        [described(name, shapes[name]) for name, _ in named],
+        graph.constants,
+        doc_string="Mean and standard deviation (model and noise together) of the target, by row.",
     )
-    onnx.checker.check_model(out, full_check=True)
+    out = helper.make_model(
+        content,
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name="varprop",
+    )
+    helper.set_model_props(out, metadata)
+    checker.check_model(out, full_check=True)
     return out
 
 
-def _member(member: Model, scaled: Value) -> _Moments:
-    """Return one member's moments of the target, noise included, in standardized double units."""
-    dtype = member_dtype(member)
-    state = _Moments(scaled.cast(dtype), None)
-    with jax.enable_x64(dtype == np.float64):
-        network = to_jax(member.network)
-        layers = network.layers if isinstance(network, nn.Sequential) else (network,)
-        for layer in layers:
-            state = _layer(layer, state)
-    noise = noise_var(member)
-    mean = state.mean.cast(np.float64)
-    if state.cov is not None:
-        cov = state.cov.cast(np.float64) + np.diag(noise)
-        assert state.var is not None
-        return _Moments(mean, state.var.cast(np.float64) + noise, cov)
-    var = mean * 0.0 + noise if state.var is None else state.var.cast(np.float64) + noise
-    return _Moments(mean, var)
+def _prediction(model: FAWNRegressor, x: jax.Array) -> list[jax.Array]:
+    """Mean, standard deviation and, if outputs are correlated, covariance of rows (rows, n)."""
+    scaling = model.scaling_
+    # In double: a feature far from zero would lose its digits in the network's precision.
+    scaled = (x - scaling.x_shift) / scaling.x_scale
+    parts = []
+    for member in model.members_:
+        dtype = member_dtype(member)
+        for weight, out, noise in to_jax(member, dtype).predictive(Gaussian(scaled.astype(dtype))):
+            var = out.variances().astype(float) + noise
+            cov = None
+            if isinstance(out, JointGaussian):
+                cov = out.dense_cov().astype(float) + noise[..., None] * np.eye(len(noise.T))
+            parts.append((weight / len(model.members_), out.mean.astype(float), var, cov))
+    mean = sum(share * m for share, m, _, _ in parts)
+    var = sum(share * (v + (m - mean) ** 2) for share, m, v, _ in parts)
+    scale = scaling.y_scale
+    results = [mean * scale + scaling.y_shift, jnp.sqrt(var) * scale]
+    if parts[0][3] is None:
+        return results
+    apart = [(m - mean)[..., None] for _, m, _, _ in parts]
+    cov = sum(p[0] * (p[3] + a * a.mT) for p, a in zip(parts, apart, strict=True))
+    return [*results, cov * np.outer(scale, scale)]
 
 
-def _mixture(parts: list[_Moments], *, joint: bool) -> _Moments:
-    """Return the moments of the equal mixture of the members."""
-    if len(parts) == 1:
-        return parts[0]
-    share = 1 / len(parts)
-    mean = _sum([part.mean for part in parts]) * share
-    apart = [part.mean - mean for part in parts]
-    var = _sum([a * a + part.var for part, a in zip(parts, apart, strict=True)]) * share
-    cov = None
-    if joint:
-        # (rows, d, 1) @ (rows, 1, d) is the outer product of every row with itself.
-        outer = [a.last_axis() @ _transposed(a.last_axis()) for a in apart]
-        cov = _sum([o + part.cov for part, o in zip(parts, outer, strict=True)]) * share
-    return _Moments(mean, var, cov)
+class _Value(NamedTuple):
+    """A tensor of the graph; its shape may have 1 where it stands for more, since ONNX repeats."""
+
+    name: str
+    shape: tuple[Any, ...]
+    dtype: np.dtype
 
 
-def _sum(values: list[Value]) -> Value:
-    return functools.reduce(operator.add, values)
+class _Graph:
+    """Nodes and constants of a graph under construction."""
+
+    rows: _Value  # their number, as a tensor
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def constant(self, value: Any) -> _Value:
+        array = np.asarray(value)
+        name = f"c{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(array, name))
+        return _Value(name, array.shape, array.dtype)
+
+    def node(
+        self,
+        kind: str,
+        inputs: Sequence[_Value],
+        shape: tuple[Any, ...],
+        dtype: Any = None,
+        **options: Any,
+    ) -> _Value:
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, [v.name for v in inputs], [name], **options))
+        return _Value(name, shape, np.dtype(inputs[0].dtype if dtype is None else dtype))
+
+    def map(self, kind: str, *values: Any, dtype: Any = None) -> _Value:
+        """Apply an operator that works entry by entry, to values and numbers."""
+        like = next(v.dtype for v in values if isinstance(v, _Value) and v.dtype != bool)
+        inputs = [
+            v if isinstance(v, _Value) else self.constant(np.asarray(v, like)) for v in values
+        ]
+        shape = jnp.broadcast_shapes(*(value.shape for value in inputs))
+        return self.node(kind, inputs, shape, like if dtype is None else dtype)
+
+    def shape(self, shape: tuple[Any, ...]) -> _Value:
+        """Return a shape as a tensor; the number of rows is known when the graph is run."""
+        parts = [self.constant(np.array([n])) if isinstance(n, int) else self.rows for n in shape]
+        return self.node("Concat", parts, (len(shape),), axis=0)
+
+    def solid(self, value: Any, like: Any) -> _Value:
+        """Return the value with all its entries: what is not entry by entry does not repeat."""
+        value = value if isinstance(value, _Value) else self.constant(value)
+        if value.shape == like.shape:
+            return value
+        return self.node("Expand", [value, self.shape(like.shape)], like.shape)
 
 
-def _transposed(value: Value) -> Value:
-    return value.graph.node("Transpose", [value], perm=[0, 2, 1])
+def _translate(graph: _Graph, traced: Any, inputs: Sequence[Any]) -> list[Any]:
+    """Write the operations of a traced function; return its results.
+
+    What does not depend on the rows is computed here, and is a NumPy array until a node takes it.
+    """
+    jaxpr = traced.jaxpr
+    known: dict[Any, Any] = dict(zip(jaxpr.constvars, map(np.asarray, traced.consts), strict=True))
+    known |= dict(zip(jaxpr.invars, inputs, strict=True))
+
+    def read(atom: Any) -> Any:
+        return np.asarray(atom.val) if hasattr(atom, "val") else known[atom]
+
+    for eqn in jaxpr.eqns:
+        taken = list(map(read, eqn.invars))
+        inner = eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))
+        fixed = all(isinstance(n, int) for out in eqn.outvars for n in out.aval.shape)
+        empty = [0 in v.aval.shape for v in (*eqn.invars, *eqn.outvars)]
+        if inner is not None:
+            results = _translate(graph, inner, taken)
+        elif empty[-1] or (any(empty) and eqn.primitive.name in ("dot_general", "reduce_sum")):
+            # Nothing, or a sum over nothing, on which runtimes crash.
+            shape = [0 if n == 0 else 1 for n in eqn.outvars[0].aval.shape]
+            results = [np.zeros(shape, eqn.outvars[0].aval.dtype)]
+        elif fixed and not any(isinstance(value, _Value) for value in taken):
+            results = eqn.primitive.bind(*taken, **eqn.params)
+            results = results if eqn.primitive.multiple_results else [results]
+            results = list(map(np.asarray, results))
+        else:
+            results = _operation(graph, eqn, taken)
+        known |= dict(zip(eqn.outvars, results, strict=True))
+    return list(map(read, jaxpr.outvars))
 
 
-# ---- layers -------------------------------------------------------------------------------------
+#: Operations that ONNX has too, entry by entry.
+_SAME = {
+    "abs": "Abs",
+    "add": "Add",
+    "and": "And",
+    "cos": "Cos",
+    "div": "Div",
+    "exp": "Exp",
+    "floor": "Floor",
+    "log": "Log",
+    "logistic": "Sigmoid",
+    "max": "Max",
+    "min": "Min",
+    "mul": "Mul",
+    "neg": "Neg",
+    "not": "Not",
+    "or": "Or",
+    "pow": "Pow",
+    "sign": "Sign",
+    "sin": "Sin",
+    "sqrt": "Sqrt",
+    "sub": "Sub",
+    "tanh": "Tanh",
+}
+_COMPARISONS = {
+    "eq": "Equal",
+    "ge": "GreaterOrEqual",
+    "gt": "Greater",
+    "le": "LessOrEqual",
+    "lt": "Less",
+}
 
 
-def _layer(layer: Any, x: _Moments) -> _Moments:
-    if isinstance(layer, AbstractDense):
-        return _dense(layer, x)
-    if isinstance(layer, AbstractAdditive):
-        noise = layer.eps.moments()
-        return _Moments(x.mean + np.asarray(noise.mean), _plus(x.var, x.mean, noise.var))
-    if isinstance(layer, AbstractMultiplicative):
-        return _multiplied(x, layer.eps.moments())
-    rule = _RULES.get(type(layer))
-    if rule is None:
+def _operation(graph: _Graph, eqn: Any, taken: list[Any]) -> list[_Value]:
+    name, params, out = eqn.primitive.name, eqn.params, eqn.outvars[0].aval
+    if name in _SAME:
+        return [graph.map(_SAME[name], *taken)]
+    if name in _COMPARISONS:
+        return [graph.map(_COMPARISONS[name], *taken, dtype=bool)]
+    if name in _ENTRIES:
+        return [_ENTRIES[name](graph, params, *taken)]
+    if name not in _WHOLES:
         raise ValueError(
-            f"{type(layer).__name__} runs Python code and cannot be written as ONNX; these can: "
-            + ", ".join(kind.__name__ for kind in _RULES)
-            + "."
+            f"The network uses the operation {name!r}, which cannot be written as ONNX: take "
+            "another activation."
         )
-    plain, uncertain = rule
-    if x.var is None:
-        return _Moments(plain(layer, x.mean), None)
-    return _Moments(*uncertain(layer, x.mean, x.var))
+    given = [graph.solid(value, v.aval) for value, v in zip(taken, eqn.invars, strict=True)]
+    return _WHOLES[name](graph, params, out, *given)
 
 
-def _plus(var: Value | None, like: Value, extra: Any) -> Value | None:
-    if extra is None:
-        return var
-    return (like * 0.0 if var is None else var) + np.asarray(extra)
+def _erf(graph: _Graph, params: Any, x: _Value) -> _Value:
+    """Return erf(x) as P(a > 0) - P(a < 0): the runtimes' own is single precision only."""
+
+    def erf(x: jax.Array) -> jax.Array:
+        above, below = step_probability(x * np.sqrt(2).astype(x.dtype), jnp.ones_like(x))
+        return above - below
+
+    traced = jax.make_jaxpr(erf)(jax.ShapeDtypeStruct(x.shape, x.dtype))
+    return _translate(graph, traced, [x])[0]
 
 
-def _multiplied(x: _Moments, by: Gaussian) -> _Moments:
-    mean, var = np.asarray(by.mean), 0.0 if by.var is None else np.asarray(by.var)
-    out = x.mean * x.mean * var
-    if x.var is not None:
-        out = out + x.var * (mean**2 + var)
-    return _Moments(x.mean * mean, out)
+def _power(graph: _Graph, params: Any, x: _Value) -> _Value:
+    return graph.map("Mul", x, x) if params["y"] == 2 else graph.map("Pow", x, params["y"])
 
 
-def _dense(layer: AbstractDense, x: _Moments) -> _Moments:
-    weight = layer.weight.moments()
-    if layer.weight_noise is not None:
-        weight = layer.weight_noise.moments(weight)
-    bias = None if layer.bias is None else layer.bias.moments()
-    if bias is not None and layer.bias_noise is not None:
-        bias = layer.bias_noise.moments(bias)
-    w = np.asarray(weight.mean)
-    w_var = None if weight.var is None else np.asarray(weight.var)
-    mean = x.mean @ w.T
-    square = x.mean * x.mean
-    joint = isinstance(layer, nn.JointDense)
-    own = None  # what the weights' own variance contributes: independent from output to output
-    if w_var is not None:
-        second = square if x.var is None else square + x.var
-        own = (second if joint else square) @ w_var.T
-    if bias is not None:
-        mean = mean + np.asarray(bias.mean)
-        own = _plus(own, mean, bias.var)
-    if joint:
-        return _joint(mean, own, x.var, w)
-    if x.var is not None:
-        shared = x.var @ (w**2 if w_var is None else w**2 + w_var).T
-        own = shared if own is None else own + shared
-    return _Moments(mean, own)
+def _cast(graph: _Graph, params: Any, x: Any) -> _Value:
+    x = x if isinstance(x, _Value) else graph.constant(x)
+    dtype = np.dtype(params["new_dtype"])
+    to = helper.np_dtype_to_tensor_dtype(dtype)
+    return x if x.dtype == dtype else graph.node("Cast", [x], x.shape, dtype, to=to)
 
 
-def _joint(mean: Value, own: Value | None, x_var: Value | None, w: np.ndarray) -> _Moments:
-    d, n = w.shape
-    diagonal = mean * 0.0 if own is None else own
-    cov = diagonal.last_axis() * np.eye(d)
-    if x_var is None:
-        return _Moments(mean, diagonal, cov)
-    outer = np.einsum("dn,en->nde", w, w).reshape(n, d * d)
-    cov = cov + (x_var @ outer).reshape([-1, d, d])
-    return _Moments(mean, diagonal + x_var @ (w**2).T, cov)
+#: Further operations entry by entry.
+_ENTRIES: dict[str, Callable[..., _Value]] = {
+    "clamp": lambda graph, p, low, x, high: graph.map("Min", graph.map("Max", x, low), high),
+    "convert_element_type": _cast,
+    "copy": lambda graph, p, x: x,
+    "erf": _erf,
+    "erfc": lambda graph, p, x: graph.map("Sub", 1, _erf(graph, p, x)),
+    "expm1": lambda graph, p, x: graph.map("Sub", graph.map("Exp", x), 1),
+    "integer_pow": _power,
+    "log1p": lambda graph, p, x: graph.map("Log", graph.map("Add", x, 1)),
+    "ne": lambda graph, p, a, b: graph.node(
+        "Not", [same := graph.map("Equal", a, b, dtype=bool)], same.shape
+    ),
+    "rsqrt": lambda graph, p, x: graph.map("Div", 1, graph.map("Sqrt", x)),
+    "select_n": lambda graph, p, which, no, yes: graph.map("Where", which, yes, no),
+    "square": lambda graph, p, x: graph.map("Mul", x, x),
+    "stop_gradient": lambda graph, p, x: x,
+}
 
 
-# ---- activations --------------------------------------------------------------------------------
-# These follow varprop.moments.numerics and varprop.nn.activations formula by formula; tests compare them.
+def _repeat(graph: _Graph, params: Any, out: Any, x: _Value) -> list[_Value]:
+    """Put the axes in their places; ONNX repeats the others when it needs them."""
+    places = params["broadcast_dimensions"]
+    shape = tuple(x.shape[places.index(i)] if i in places else 1 for i in range(len(out.shape)))
+    missing = np.array([i for i in range(len(shape)) if i not in places])
+    return [graph.node("Unsqueeze", [x, graph.constant(missing)], shape)] if len(missing) else [x]
 
 
-def _polynomial(coefficients: tuple[float, ...], x: Value) -> Value:
-    value: Any = coefficients[-1]
-    for coefficient in coefficients[-2::-1]:
-        value = x * value + coefficient
-    return value
+def _product(graph: _Graph, params: Any, out: Any, a: _Value, b: _Value) -> list[_Value]:
+    """Sum over pairs of axes: every axis is a letter, and those of a pair are the same."""
+    (summed_a, summed_b), (batch_a, batch_b) = params["dimension_numbers"]
+    letters_a = [chr(ord("a") + i) for i in range(len(a.shape))]
+    letters_b = [chr(ord("A") + i) for i in range(len(b.shape))]
+    for i, j in [*zip(summed_a, summed_b, strict=True), *zip(batch_a, batch_b, strict=True)]:
+        letters_b[j] = letters_a[i]
+    own_a = [letters_a[i] for i in range(len(a.shape)) if i not in (*batch_a, *summed_a)]
+    own_b = [letters_b[i] for i in range(len(b.shape)) if i not in (*batch_b, *summed_b)]
+    ends = [*(letters_a[i] for i in batch_a), *own_a, *own_b]
+    equation = f"{''.join(letters_a)},{''.join(letters_b)}->{''.join(ends)}"
+    if equation == "ab,bB->aB":
+        return [graph.node("MatMul", [a, b], out.shape)]
+    return [graph.node("Einsum", [a, b], out.shape, equation=equation)]
 
 
-def _tail(mean: Value, var: Value) -> tuple[Value, Value, Value]:
-    """Probability beyond zero, its mean's contribution, and where the mean is positive."""
-    fit = _TAIL_64 if mean.dtype == np.float64 else _TAIL_32
-    std = var.maximum(float(np.finfo(mean.dtype).tiny)).apply("Sqrt")
-    x = (mean / std).apply("Abs").minimum(fit["x_max"])
-    bell = (x * x * -0.5).apply("Exp") * INV_SQRT_2PI
-    denominator = _polynomial(fit["D"], x)
-    mass = bell * _polynomial(fit["R"], x) / denominator
-    excess = (var / std) * bell * _polynomial(fit["M"], x) / denominator
-    return mass, excess, mean > 0.0
+def _slices(graph: _Graph, params: Any, out: Any, x: _Value) -> list[_Value]:
+    axes = [i for i, (n, m) in enumerate(zip(x.shape, out.shape, strict=True)) if n != m]
+    starts, ends = ([params[name][i] for i in axes] for name in ("start_indices", "limit_indices"))
+    steps = [1 if params["strides"] is None else params["strides"][i] for i in axes]
+    numbers = [graph.constant(np.array(part)) for part in (starts, ends, axes, steps)]
+    return [graph.node("Slice", [x, *numbers], out.shape)]
 
 
-def _normal_cdf(r: Value) -> Value:
-    """Return Phi(r) for any r; the runtimes' own Erf is single precision only."""
-    mass, _, positive = _tail(r, r * 0.0 + 1.0)
-    return positive.choose(1.0 - mass, mass)
+def _split(graph: _Graph, params: Any, out: Any, x: _Value) -> list[_Value]:
+    found, end = [], 0
+    for size in params["sizes"]:
+        start, end = end, end + size
+        shape = tuple(size if i == params["axis"] else n for i, n in enumerate(x.shape))
+        numbers = [graph.constant(np.array([n])) for n in (start, end, params["axis"])]
+        found.append(graph.node("Slice", [x, *numbers], shape))
+    return found
 
 
-def _relu(layer: Any, mean: Value, var: Value) -> tuple[Value, Value]:
-    mass, excess, positive = _tail(mean, var)
-    out = mean.maximum(0.0) + excess
-    kept = positive.choose(1.0 - mass, mass)
-    return out, (var * kept - excess * (mean.apply("Abs") + excess)).maximum(0.0)
-
-
-def _leaky(layer: Any, mean: Value, var: Value) -> tuple[Value, Value]:
-    slope = float(layer.negative_slope)
-    up, up_var = _relu(layer, mean, var)
-    down, down_var = _relu(layer, -mean, var)
-    spread = up_var + slope**2 * down_var + (2 * slope) * up * down
-    return up - slope * down, spread.maximum(0.0)
-
-
-def _step(layer: Any, mean: Value, var: Value) -> tuple[Value, Value]:
-    mass, _, positive = _tail(mean, var)
-    mass = (var > 0.0).choose(mass, 0.0)
-    return positive.choose(1.0 - mass, mass), mass * (1.0 - mass)
-
-
-def _erf(layer: Any, mean: Value, var: Value) -> tuple[Value, Value]:
-    h_squared = 2.0 * mean * mean / (1.0 + 2.0 * var)
-    wide = 1.0 + 4.0 * var
-    k = 1.0 / wide.apply("Sqrt")
-    length = 4.0 * var / (wide * (1.0 + k))
-    total: Any = None
-    for node, weight in zip(*legendre_nodes(24), strict=True):
-        t = k + float(node) * length
-        grown = 1.0 + t * t
-        term = float(weight) * (-0.5 * h_squared * grown).apply("Exp") / grown
-        total = term if total is None else total + term
-    root = (1.0 + 2.0 * var).apply("Sqrt")
-    return _plain_erf(layer, mean / root), float(4 / np.pi) * length * total
-
-
-def _plain_erf(layer: Any, x: Value) -> Value:
-    return 2.0 * _normal_cdf(x * float(np.sqrt(2))) - 1.0
-
-
-def _logistic(mean: Value, var: Value) -> tuple[Value, Value]:
-    small = var < 1.0
-    near, near_var = _quadrature(
-        lambda x: x.apply("Sigmoid"), mean, small.choose(var, 0.0), *hermite_nodes(_LOGISTIC_NODES)
-    )
-    wide = var.maximum(1.0)
-    far: Any = 0.0
-    slope: Any = 0.0
-    for p, s in zip(_LOGISTIC_P, _LOGISTIC_S, strict=True):
-        shrink = s / (1.0 + s**2 * wide).apply("Sqrt")
-        r = mean * shrink
-        far = p * _normal_cdf(r) + far
-        slope = (p * INV_SQRT_2PI) * shrink * (-0.5 * r * r).apply("Exp") + slope
-    far_var = (far * (1.0 - far) - slope).maximum(0.0)
-    return small.choose(near, far), small.choose(near_var, far_var)
-
-
-def _sigmoid(layer: Any, mean: Value, var: Value) -> tuple[Value, Value]:
-    return _logistic(mean, var)
-
-
-def _tanh(layer: Any, mean: Value, var: Value) -> tuple[Value, Value]:
-    half, quarter_var = _logistic(2.0 * mean, 4.0 * var)
-    return 2.0 * half - 1.0, 4.0 * quarter_var
-
-
-def _quadrature(
-    function: Callable[[Value], Value], mean: Value, var: Value, z: np.ndarray, w: np.ndarray
-) -> tuple[Value, Value]:
-    """Mean and variance of function(a) as weighted sums over nodes, along a new last axis."""
-    plain = function(mean)
-    points = mean.last_axis() + var.apply("Sqrt").last_axis() * z
-    change = function(points) - plain.last_axis()
-    weights = w[:, None]
-    shift = change @ weights
-    apart = change - shift
-    return plain + shift.drop_last_axis(), ((apart * apart) @ weights).drop_last_axis()
-
-
-def _by_nodes(function: Callable[[Any, Value], Value]) -> Any:
-    def uncertain(layer: Any, mean: Value, var: Value) -> tuple[Value, Value]:
-        z, w = (np.asarray(part) for part in layer.nodes())
-        return _quadrature(lambda x: function(layer, x), mean, var, z, w)
-
-    return function, uncertain
-
-
-def _gelu(layer: Any, x: Value) -> Value:
-    return x * _normal_cdf(x)
-
-
-def _silu(layer: Any, x: Value) -> Value:
-    return x * x.apply("Sigmoid")
-
-
-def _softplus(layer: Any, x: Value) -> Value:
-    return x.maximum(0.0) + ((-x.apply("Abs")).apply("Exp") + 1.0).apply("Log")
-
-
-def _plain_leaky(layer: Any, x: Value) -> Value:
-    return (x > 0.0).choose(x, float(layer.negative_slope) * x)
-
-
-def _plain_step(layer: Any, x: Value) -> Value:
-    return (x > 0.0).choose(x * 0.0 + 1.0, 0.0)
-
-
-# For every activation: the plain function, and its moments under a Gaussian.
-_RULES: dict[type, tuple[Callable[..., Value], Callable[..., tuple[Value, Value]]]] = {
-    nn.Identity: (lambda layer, x: x, lambda layer, mean, var: (mean, var)),
-    nn.ReLU: (lambda layer, x: x.maximum(0.0), _relu),
-    nn.LeakyReLU: (_plain_leaky, _leaky),
-    nn.Heaviside: (_plain_step, _step),
-    nn.Erf: (_plain_erf, _erf),
-    nn.Sigmoid: (lambda layer, x: x.apply("Sigmoid"), _sigmoid),
-    nn.Tanh: (lambda layer, x: x.apply("Tanh"), _tanh),
-    nn.GELU: _by_nodes(_gelu),
-    nn.SiLU: _by_nodes(_silu),
-    nn.Softplus: _by_nodes(_softplus),
+#: Operations on whole arrays.
+_WHOLES: dict[str, Callable[..., list[_Value]]] = {
+    "broadcast_in_dim": _repeat,
+    "concatenate": lambda graph, p, out, *parts: [
+        graph.node("Concat", parts, out.shape, axis=p["dimension"])
+    ],
+    "dot_general": _product,
+    "optimization_barrier": lambda graph, p, out, *parts: list(parts),
+    "reduce_sum": lambda graph, p, out, x: [
+        graph.node("ReduceSum", [x, graph.constant(np.array(p["axes"]))], out.shape, keepdims=0)
+    ],
+    "reshape": lambda graph, p, out, x: [
+        graph.node("Reshape", [x, graph.shape(out.shape)], out.shape)
+    ],
+    "slice": _slices,
+    "split": _split,
+    "squeeze": lambda graph, p, out, x: [
+        graph.node("Squeeze", [x, graph.constant(np.array(p["dimensions"]))], out.shape)
+    ],
+    "transpose": lambda graph, p, out, x: [
+        graph.node("Transpose", [x], out.shape, perm=list(p["permutation"]))
+    ],
 }

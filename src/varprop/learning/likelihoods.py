@@ -335,21 +335,23 @@ class HeteroscedasticGaussian(AbstractGaussianNoise):
 
     def _split(self, f: Output) -> tuple[Output, Gaussian, Array]:
         """Return means, log-variances, and their covariance target by target."""
-        d = self.n_targets
-        outputs = f.marginals() if isinstance(f, JointGaussian) else f
-        var = outputs.variances()
-        log_var = Gaussian(outputs.mean[..., d:] + 2 * self.log_std, var[..., d:])
+        cut = [self.n_targets]
+        mean, log_var = jnp.split(f.mean, cut, axis=-1)
+        var, log_var_var = jnp.split(f.variances(), cut, axis=-1)
+        noise = Gaussian(log_var + 2 * self.log_std, log_var_var)
         if not isinstance(f, JointGaussian):
-            return Gaussian(f.mean[..., :d], var[..., :d]), log_var, jnp.zeros_like(log_var.mean)
+            return Gaussian(mean, var), noise, jnp.zeros_like(mean)
         if isinstance(f.cov, DiagonalPlusLowRank):
-            low, factor = f.cov, f.cov.factor
-            cov = jnp.einsum("...n,...nd,...nd->...d", low.weight, factor[..., :d], factor[..., d:])
-            own: Any = DiagonalPlusLowRank(low.diagonal[..., :d], low.weight, factor[..., :d])
+            ours, theirs = jnp.split(f.cov.factor, cut, axis=-1)
+            cov = jnp.einsum("...n,...nd,...nd->...d", f.cov.weight, ours, theirs)
+            diagonal, _ = jnp.split(f.cov.diagonal, cut, axis=-1)
+            own: Any = DiagonalPlusLowRank(diagonal, f.cov.weight, ours)
         else:
+            d = self.n_targets
             cov = jnp.diagonal(f.cov[..., :d, d:], axis1=-2, axis2=-1)
             own = f.cov[..., :d, :d]
-        mean = JointGaussian(f.mean[..., :d], own)
-        return mean if d > 1 else mean.marginals(), log_var, cov
+        joint = self.n_targets > 1
+        return JointGaussian(mean, own) if joint else Gaussian(mean, var), noise, cov
 
 
 def _log_std_and_floor(std: Any, floor: Any) -> tuple[Array, Array | None]:

@@ -98,11 +98,9 @@ def linear_moments(
         square = x.second_moment() if own else x.mean**2
         var = add_variances(var, times(weight.var, square))
     if bias is not None:
-        shift, spread = (
-            part[:, None] if columns and part is not None else part
-            for part in (bias.mean, bias.var)
-        )
-        mean, var = mean + shift, add_variances(var, spread)
+        mean = mean + (bias.mean[:, None] if columns else bias.mean)
+        if bias.var is not None:
+            var = add_variances(var, bias.var[:, None] if columns else bias.var)
     return mean, None if var is None else jnp.broadcast_to(var, mean.shape)
 
 

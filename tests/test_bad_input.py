@@ -83,8 +83,10 @@ SENTENCES = [
         "bias has shape (3,), but weight of shape (2, 3) needs (2,).",
     ),
     (
-        lambda: nn.Sequential([nn.JointDense(nn.PointWeights(jnp.ones((2, 3)))), nn.ReLU()]),
-        "layers[0] is a JointDense, but only the last layer may be one.",
+        lambda: nn.Sequential(
+            [nn.JointDense(nn.PointWeights(jnp.ones((2, 3)))), nn.ReLU()]
+        ).moments(jnp.ones(3)),
+        "layers[0], JointDense, gives a JointGaussian, but only the last layer may.",
     ),
     (
         lambda: nn.mlp(3, 0, key=KEY),
@@ -112,7 +114,7 @@ def test_one_sentence_says_what_is_wrong(call, sentence):
 def test_a_joint_gaussian_in_the_middle_is_an_error(x):
     """In an inner network the constructor cannot see it; what follows must not be skipped."""
     inner = nn.Sequential([nn.JointDense(nn.PointWeights(jnp.ones((2, 3))))])
-    sentence = "layers[0] gives a JointGaussian, but only the last layer may."
+    sentence = "layers[0], Sequential, gives a JointGaussian, but only the last layer may."
     with pytest.raises(ValueError, match=re.escape(sentence)):
         nn.Sequential([inner, nn.ReLU()]).moments(x)
 

@@ -10,6 +10,8 @@ from .compilation import use_one_thread as use_one_thread
 from .data.source import Data as Data
 from .data.statistics import Scaling as Scaling
 from .estimators.regressor import FAWNRegressor as FAWNRegressor
+from .files.model import load_model as load_model
+from .files.model import save_model as save_model
 from .learning import priors as priors
 from .learning.likelihoods import AbstractLikelihood as AbstractLikelihood
 from .learning.likelihoods import GaussianLikelihood as GaussianLikelihood

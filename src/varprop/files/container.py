@@ -22,8 +22,8 @@ import safetensors.numpy
 from varprop.atomic import replacing
 from varprop.errors import InputError
 
-#: Version of the layout described here and in `varprop.files.regressor`.
-FORMAT = 1
+#: Version of the layout described here and in `varprop.files.regressor`; 1 is read as well.
+FORMAT = 2
 
 _ENTRY = "varprop"
 _MAX_HEADER_BYTES = 16 * 2**20

@@ -18,6 +18,9 @@ from varprop.learning.model import Model
 from varprop.nn.registry import registered
 
 _PLAIN = bool | int | float | str | None
+# Of a class's own whole numbers, such as nodes of a quadrature: a file must not be able to ask for
+# work or memory without end.
+_MAX_WHOLE = 1024
 
 
 class Described(NamedTuple):
@@ -98,21 +101,30 @@ def build(tree: Any, arrays: dict[str, Any]) -> Any:
     for container in (tuple, list):
         if set(tree) == {container.__name__} and isinstance(tree[container.__name__], list):
             return container(build(part, arrays) for part in tree[container.__name__])
-    kind = registered(tree["class"]) if isinstance(tree.get("class"), str) else None
-    if kind is None:
-        raise ModelFileError(
-            f"the file names the class {str(tree.get('class'))[:80]!r}, which is not known here: "
-            "register it by varprop.register before loading."
-        )
+    kind: Any = class_of(tree.get("class"))
     fields = tree.get("fields")
     known = [field.name for field in dataclasses.fields(kind)]
     if set(tree) != {"class", "fields"} or not isinstance(fields, dict) or set(fields) != {*known}:
         raise ModelFileError(f"{kind.__name__} has other fields than the file describes.")
+    for name, value in fields.items():
+        if type(value) is int and not 0 <= value <= _MAX_WHOLE:
+            raise ModelFileError(f"{name} of {kind.__name__} is out of range.")
     # As JAX puts trees together: the fields are set, and no constructor changes their bits.
     thing: Any = object.__new__(kind)
     for name in known:
         object.__setattr__(thing, name, build(fields[name], arrays))
     return thing
+
+
+def class_of(name: Any) -> type:
+    """Return the registered class of this name, or raise ModelFileError."""
+    kind = registered(name) if isinstance(name, str) else None
+    if kind is None:
+        raise ModelFileError(
+            f"the file names the class {str(name)[:80]!r}, which is not known here: register it by "
+            "varprop.register before loading."
+        )
+    return kind
 
 
 def check_model(model: Any, n_inputs: int | None = None) -> Model:

@@ -15,7 +15,7 @@ from varprop.estimators.members import member_dtype
 from varprop.estimators.options import make_model
 from varprop.estimators.regressor import FAWNRegressor
 from varprop.files.container import ArraySpec, ModelFileError, read_model_file, write_model_file
-from varprop.files.model import build, check_model, describe, shapes
+from varprop.files.model import build, check_model, class_of, describe, shapes
 from varprop.nn.registry import registered
 from varprop.training.recipe import Recipe, StopRule
 from varprop.training.schedule import Outcome
@@ -207,20 +207,17 @@ def _params(header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
     """Return the constructor's arguments, checked; arrays (or shapes) they use are taken out."""
     decoded: dict[str, Any] = {}
     for name, value in header["params"].items():
-        if isinstance(value, dict) and set(value) == {"type"}:
-            kind = registered(value["type"]) if isinstance(value["type"], str) else None
-            if kind is None:
-                raise ModelFileError(
-                    f"the file names the class {str(value['type'])[:80]!r}, which is not known "
-                    "here: register it by varprop.register before loading."
-                )
-            decoded[name] = kind
-        elif isinstance(value, dict) and "static" in value:  # an object in format 1
-            decoded[name] = build(_of_format_1(name, value), arrays)
-        elif isinstance(value, dict) and set(value) == {"recipe"}:
-            decoded[name] = _recipe(value["recipe"])
-        else:
-            decoded[name] = build(value, arrays)
+        tagged = value if isinstance(value, dict) else {}
+        try:
+            if set(tagged) == {"type"}:
+                decoded[name] = class_of(tagged["type"])
+            elif set(tagged) == {"recipe"}:
+                decoded[name] = _recipe(tagged["recipe"])
+            else:  # an object of format 1 has "static"
+                value = _of_format_1(name, value) if "static" in tagged else value
+                decoded[name] = build(value, arrays)
+        except ModelFileError as error:
+            raise ModelFileError(f"the argument {name[:80]}: {error}") from error
     try:
         model = FAWNRegressor(**decoded)
         model._validate_params()
@@ -234,16 +231,15 @@ def _params(header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
 
 def _of_format_1(name: str, value: dict[str, Any]) -> dict[str, Any]:
     """Return the description of an argument, as it is written today."""
-    kind = registered(value["class"]) if isinstance(value.get("class"), str) else None
-    if kind is None or not dataclasses.is_dataclass(kind) or not isinstance(value["static"], dict):
-        raise ModelFileError(f"the constructor's argument {name} names a class that is unknown.")
-    fields = {
-        field.name: value["static"].get(field.name)
-        if field.metadata.get("static", False)
-        else {"array": f"params.{name}.{field.name}"}
+    kind, static = class_of(value.get("class")), value["static"]
+    if not dataclasses.is_dataclass(kind) or not isinstance(static, dict):
+        raise ModelFileError("its description is damaged.")
+    arrays = {
+        field.name: {"array": f"params.{name}.{field.name}"}
         for field in dataclasses.fields(kind)
+        if not field.metadata.get("static", False)
     }
-    return {"class": value["class"], "fields": fields}
+    return {"class": value["class"], "fields": static | arrays}
 
 
 def _recipe(value: Any) -> Recipe:

@@ -29,6 +29,7 @@ from varprop.nn.noise import DropConnect as DropConnect
 from varprop.nn.noise import Dropout as Dropout
 from varprop.nn.noise import GaussianWeightNoise as GaussianWeightNoise
 from varprop.nn.noise import MultiplicativeNoise as MultiplicativeNoise
+from varprop.nn.parameters import constant as constant
 from varprop.nn.variables import AbstractVariable as AbstractVariable
 from varprop.nn.variables import Bernoulli as Bernoulli
 from varprop.nn.variables import Normal as Normal

@@ -1,6 +1,7 @@
 """The command line as a process: signals, pipes, full devices, and what help need not import."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -8,15 +9,11 @@ import time
 
 import pytest
 
-import varprop.compilation
-from cli_runs import houses, workplace
-
-VARPROP = [sys.executable, "-m", "varprop"]
+from cli_runs import VARPROP, houses, workplace
 
 
 @pytest.fixture
-def place(as_users_run_it, monkeypatch):
-    monkeypatch.setattr(varprop.compilation, "enable_compilation_cache", lambda: None)
+def place(as_users_run_it):
     return workplace()
 
 
@@ -80,7 +77,7 @@ def test_ctrl_c_during_training(tmp_path, environment):
 
 def test_pipes_that_close_and_devices_that_are_full(place, environment):
     predict = [*VARPROP, "predict", place / "impute.safetensors", place / "houses.csv", "-q"]
-    command = " ".join(map(str, predict))
+    command = shlex.join(map(str, predict))
     script = f"{command} > /dev/full; echo $?; {command} | true; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=300

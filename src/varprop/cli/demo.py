@@ -9,13 +9,15 @@ from typing import Annotated
 
 import typer
 
-from varprop.cli.shared import JsonOption, QuietOption, SeedOption, command, print_json, say
-from varprop.cli.tabular import (
+from varprop.cli.shared import (
+    JsonOption,
+    QuietOption,
+    SeedOption,
     check_output,
-    open_table,
+    command,
+    print_json,
     print_scorecard,
-    use_compilation_cache,
-    write_html,
+    say,
 )
 
 TARGET = "progression"
@@ -37,21 +39,18 @@ def demo(
     """
     check_output(output)
 
-    from varprop.tables.fitting import fit_table
-    from varprop.tables.survey import Roles
+    from varprop.tables import Roles, fit_table, open_source, report_table
 
-    use_compilation_cache()
     with tempfile.TemporaryDirectory(prefix="varprop-") as folder:
         path = pathlib.Path(folder) / "diabetes.csv"
         path.write_text(diabetes_csv(), "utf-8")
-        source = open_table(str(path), None, ".")
         say(
             "442 patients: age, sex, body mass index, blood pressure and six blood values; to be "
             f"predicted: {TARGET}, the course of the illness a year later.",
             quiet=quiet or json,
         )
         fitted = fit_table(
-            source,
+            open_source(str(path)),
             Roles((TARGET,), categories=("sex",)),
             OPTIONS,
             holdout=0.25,
@@ -61,7 +60,7 @@ def demo(
     held = fitted.holdout
     assert held is not None
     settings = {"data": "scikit-learn's diabetes data", "seed": seed, **OPTIONS}
-    write_html(output, "Diabetes: how sure is the prediction?", fitted.model, held, settings)
+    report_table(output, "Diabetes: how sure is the prediction?", fitted.model, held, settings)
     if json:
         print_json({"scorecard": held.card, "report": output, "seconds": fitted.seconds})
         return

@@ -7,31 +7,25 @@ from typing import Annotated
 
 import typer
 
-from varprop.cli.options import (
+from varprop.cli.shared import (
     DecimalOption,
     DelimiterOption,
+    JsonOption,
     ModelArgument,
+    QuietOption,
     ReportOption,
     TableArgument,
     Unseen,
     UnseenOption,
-)
-from varprop.cli.shared import (
-    JsonOption,
-    QuietOption,
     UserError,
-    command,
-    print_json,
-    say,
-)
-from varprop.cli.tabular import (
     check_output,
+    command,
     load_model,
     note,
     open_table,
+    print_json,
     print_scorecard,
-    use_compilation_cache,
-    write_html,
+    say,
 )
 
 
@@ -59,9 +53,8 @@ def evaluate(
     fitted = load_model(model)
     source = open_table(table, delimiter, decimal)
 
-    from varprop.tables.prediction import evaluate_table
+    from varprop.tables import evaluate_table, report_table
 
-    use_compilation_cache()
     pre = fitted.preprocessing
     if target:
         if len(target) != len(pre.targets):
@@ -78,7 +71,7 @@ def evaluate(
     note(notes, quiet=quiet)
     if report is not None:
         title = f"{source.label}: {', '.join(pre.targets)}"
-        write_html(report, title, fitted, scored, {"model": model, "table": source.label})
+        report_table(report, title, fitted, scored, {"model": model, "table": source.label})
     n_rows = len(scored.y)
     if json:
         print_json(

@@ -6,33 +6,24 @@ from typing import Annotated, Any
 
 import typer
 
-from varprop.cli.options import (
+from varprop.cli.shared import (
     DecimalOption,
     DelimiterOption,
+    JsonOption,
     ModelArgument,
+    QuietOption,
     TableArgument,
     Unseen,
     UnseenOption,
-)
-from varprop.cli.shared import (
-    JsonOption,
-    QuietOption,
-    UserError,
     command,
-    print_json,
-    say,
-)
-from varprop.cli.tabular import (
     in_digits,
     load_model,
     note,
     open_table,
+    print_json,
     print_table,
-    use_compilation_cache,
+    say,
 )
-
-#: More rows than anybody reads.
-MAX_ROWS = 1000
 
 
 @command
@@ -56,35 +47,12 @@ def explain(
     fitted = load_model(model)
     source = open_table(table, delimiter, decimal)
 
-    from varprop.tables.effects import effects
-    from varprop.tables.prediction import Parts
-    from varprop.tables.preprocessing import join_rows
+    from varprop.tables import explain_table
 
-    use_compilation_cache()
-    blocks = Parts(fitted, source, unseen.value)
-    parts, cells, numbers = [], [], []
-    for rows in blocks:
-        if blocks.n_rows > MAX_ROWS:
-            raise UserError(
-                f"{source.label} has more than {MAX_ROWS} rows: explain a few of them at a time.",
-            )
-        parts.append(rows.encoded)
-        batch = rows.batch.to_pylist()
-        for number, keep in enumerate(rows.encoded.complete):
-            if keep:
-                cells.append(batch[number])
-                numbers.append(rows.first + number)
-    encoded = join_rows(parts)
-    if not numbers:
-        raise UserError(f"{source.label} has no complete row to explain.")
-    try:
-        found = effects(fitted, encoded)
-    except ValueError as error:  # a row too far out; the library's own sentence
-        raise UserError(str(error)) from error
-    explained = _explained(fitted, found, cells, numbers)
-    note(blocks.notes(), quiet=quiet)
+    explained, notes = explain_table(fitted, source, unseen=unseen.value)
+    note(notes, quiet=quiet)
     if json:
-        print_json({"rows": explained, "notes": blocks.notes()})
+        print_json({"rows": explained, "notes": notes})
         return
     if quiet:
         return
@@ -128,35 +96,3 @@ def _cell(value: Any) -> str:
 
 def _change(value: float) -> str:
     return f"{'-' if value < 0 else '+'}{in_digits(abs(value))}"
-
-
-def _explained(fitted: Any, found: Any, cells: list[Any], numbers: list[int]) -> list[Any]:
-    """Return one entry per row, ready to be printed or written as JSON."""
-    pre = fitted.preprocessing
-    n_targets = len(pre.targets)
-    mean, std = (
-        part.reshape(-1, n_targets) for part in (found.prediction.mean, found.prediction.std)
-    )
-    base_mean, base_std = found.base.mean.reshape(-1), found.base.std.reshape(-1)
-    rows = []
-    for place, number in enumerate(numbers):
-        targets = {}
-        for output, name in enumerate(pre.targets):
-            targets[name] = {
-                "mean": float(mean[place, output]),
-                "std": float(std[place, output]),
-                "typical_mean": float(base_mean[output]),
-                "typical_std": float(base_std[output]),
-                "inputs": {
-                    column.name: {
-                        "value": cells[place][column.name],
-                        "typical": column.typical,
-                        "mean": float(found.mean[which, place, output]),
-                        "std": float(found.std[which, place, output]),
-                    }
-                    for which, column in enumerate(pre.inputs)
-                },
-            }
-        ids = {name: cells[place][name] for name in pre.ids}
-        rows.append({"row": number + 1, "id": ids, "targets": targets})
-    return rows

@@ -7,32 +7,25 @@ from typing import Annotated
 
 import typer
 
-from varprop.cli.options import (
+from varprop.cli.shared import (
     DecimalOption,
     DelimiterOption,
+    ExitCode,
+    JsonOption,
     Likelihood,
     Missing,
     Objective,
-    ReportOption,
-    TablesArgument,
-)
-from varprop.cli.shared import (
-    ExitCode,
-    JsonOption,
     QuietOption,
+    ReportOption,
     SeedOption,
+    TablesArgument,
     UserError,
-    command,
-    print_json,
-    say,
-)
-from varprop.cli.tabular import (
     check_output,
+    command,
     note,
     open_table,
+    print_json,
     print_scorecard,
-    use_compilation_cache,
-    write_html,
 )
 
 
@@ -126,10 +119,9 @@ def fit(
             raise UserError("--report needs held-out rows, but --holdout is 0.", ExitCode.USAGE)
     source = open_table(tables, delimiter, decimal)
 
-    from varprop.tables.fitting import fit_table
-    from varprop.tables.survey import Roles
+    from varprop.tables import Roles, fit_table, report_table
+    from varprop.tables.columns import READ_AS
 
-    use_compilation_cache()
     options = {
         "hidden_layer_sizes": sizes,
         "objective": objective.value,
@@ -159,18 +151,19 @@ def fit(
     model.save(output)
     if report is not None and held is None:
         note(["there is no report, since no rows were held out."], quiet=quiet)
-    elif report is not None and held is not None:
+        report = None
+    if report is not None and held is not None:
         settings = {"table": source.label, "seed": seed, "missing": missing.value, **options}
-        write_html(report, f"{source.label}: {', '.join(target)}", model, held, settings)
+        report_table(report, f"{source.label}: {', '.join(target)}", model, held, settings)
     n_held = 0 if held is None else len(held.y)
     if json:
         print_json(
             {
                 "model": output,
-                "report": report if held is not None else None,
+                "report": report,
                 "train_rows": fitted.n_train,
                 "holdout_rows": n_held,
-                "inputs": {column.name: column.says for column in model.preprocessing.inputs},
+                "inputs": {c.name: READ_AS[c.values].says for c in model.preprocessing.inputs},
                 "targets": list(target),
                 "scorecard": None if held is None else held.card,
                 "verdict": None if held is None else held.verdict,
@@ -186,8 +179,10 @@ def fit(
     if held is not None:
         print_scorecard(held.card, f"{', '.join(target)}: {n_held} held-out rows", held.verdict)
     which = "all" if refit or held is None else "the other"
-    say(f"Saved {output}: fitted on {which} {fitted.n_train} rows in {fitted.seconds:.1f} s.")
+    typer.echo(
+        f"Saved {output}: fitted on {which} {fitted.n_train} rows in {fitted.seconds:.1f} s."
+    )
     if held is not None and not refit:
-        say("(--refit fits once more, on all rows.)")
-    if report is not None and held is not None:
-        say(f"Report: {report}")
+        typer.echo("(--refit fits once more, on all rows.)")
+    if report is not None:
+        typer.echo(f"Report: {report}")

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Annotated, Any
 
 import typer
 
-from varprop.cli.options import (
+from varprop.cli.shared import (
     DecimalOption,
     DelimiterOption,
+    ExitCode,
+    JsonOption,
     ModelArgument,
+    QuietOption,
     TableArgument,
     Unseen,
     UnseenOption,
-)
-from varprop.cli.shared import (
-    ExitCode,
-    JsonOption,
-    QuietOption,
     UserError,
+    check_output,
     command,
+    load_model,
+    note,
+    open_table,
     print_json,
 )
-from varprop.cli.tabular import check_output, load_model, note, open_table, use_compilation_cache
 
 
 @command
@@ -77,29 +77,24 @@ def predict(
     fitted = load_model(model)
     source = open_table(table, delimiter, decimal)
 
-    import pyarrow as pa
+    from varprop.tables.prediction import notes_on, output_format, predict_table, write_table
 
-    from varprop.tables.prediction import predict_table
-    from varprop.tables.writing import open_sink, output_format
-
-    output_format(output)
-    use_compilation_cache()
-    schema, batches, parts = predict_table(
+    output_format(output)  # a name that says none is found before the work and not after it
+    schema, batches, rows = predict_table(
         fitted, source, interval=interval, quantiles=alphas, unseen=unseen.value
     )
     result: dict[str, Any]
     if json and output == "-":
+        import pyarrow as pa
+
         whole = pa.Table.from_batches(batches, schema)
         result = {"rows": whole.num_rows, "predictions": whole.to_pydict()}
     else:
-        first = next(batches)  # if the table is no good, nothing is written, not even a header
-        with open_sink(output, schema) as sink:
-            for batch in itertools.chain([first], batches):
-                sink.write(batch)
-        result = {"output": output, "rows": parts.n_rows, "columns": schema.names}
-    notes = parts.notes()
+        write_table(output, schema, batches)
+        result = {"output": output, "rows": rows.n_rows_read, "columns": schema.names}
+    notes = notes_on(rows)
     if json:
         print_json({**result, "notes": notes})
     note(notes, quiet=quiet)
     if output != "-" and not json and not quiet:
-        typer.echo(f"Wrote {parts.n_rows} rows to {output}.", err=True)
+        typer.echo(f"Wrote {rows.n_rows_read} rows to {output}.", err=True)

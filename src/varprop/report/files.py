@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
+from collections.abc import Mapping
 from importlib import resources
 
 import jinja2
 from markupsafe import Markup
 
-__all__ = ["render", "script_json"]
+from varprop.atomic import replacing
 
 
 def script_json(value: object) -> Markup:
@@ -32,8 +34,14 @@ def _asset(name: str) -> str:
     return resources.files("varprop.report").joinpath("templates", name).read_text("utf-8")
 
 
-def render(template: str, **values: object) -> str:
-    """Return a page with its style and its script inside.
+def write_page(
+    path: str | os.PathLike[str],
+    template: str,
+    *,
+    settings: Mapping[str, object] | None,
+    **values: object,
+) -> None:
+    """Write a page with its style and its script inside, whole or not at all.
 
     The page's own policy allows that one script, by its hash, and nothing from anywhere else.
     """
@@ -46,7 +54,12 @@ def render(template: str, **values: object) -> str:
         lstrip_blocks=True,
     )
     script = _asset("page.js")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment.get_template(template).render(
-        style=Markup(_asset("page.css")), script=Markup(script), script_hash=digest, **values
+    page = environment.get_template(template).render(
+        style=Markup(_asset("page.css")),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        settings={str(name): str(value) for name, value in (settings or {}).items()},
+        **values,
     )
+    with replacing(path) as file:
+        file.write(page.encode())

@@ -19,7 +19,7 @@ from varprop.bench.tables import table
 from varprop.predictive import Predictive
 from varprop.report import write_benchmark_report, write_report
 from varprop.report.benchmark import VERDICTS
-from varprop.report.files import script_json
+from varprop.report.files import environment
 from varprop.report.numerals import number, tick_labels, ticks
 from varprop.report.regions import Column, regions
 from varprop.report.svg import Axis, Frame, coordinate, element
@@ -205,13 +205,14 @@ def test_hostile_text_stays_text(path):
     assert data["targets"][1]["name"] == bad
 
 
-def test_script_json_has_no_character_that_matters_to_html():
+def test_json_of_a_page_has_no_character_that_matters_to_html():
+    template = environment().from_string("{{ value|tojson }}")
     value = {"</script>": ["<!--", "&amp;", "\u2028\u2029", "ü"]}
-    text = script_json(value)
+    text = template.render(value=value)
     assert not set("<>&\u2028\u2029ü") & set(text)
     assert json.loads(text) == value
     with pytest.raises(ValueError, match="not JSON compliant"):
-        script_json(float("nan"))
+        template.render(value=float("nan"))
 
 
 NORMAL = np.random.default_rng(5).normal(size=(2, 40))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import os
 from collections.abc import Mapping
 from importlib import resources
@@ -15,19 +14,19 @@ from markupsafe import Markup
 from varprop.atomic import replacing
 
 
-def script_json(value: object) -> Markup:
-    r"""Return JSON that can stand inside a ``<script>`` element whatever its strings hold.
-
-    Examples
-    --------
-    >>> print(script_json({"name": "</script>&"}))
-    {"name":"\u003c/script\u003e\u0026"}
-    """
-    # ASCII only, which escapes U+2028 too; NaN is not JSON and is refused.
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    for sign in "<>&":
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
-    return Markup(text)
+def environment() -> jinja2.Environment:
+    """Return what renders the pages; all text is escaped, in HTML and in JSON."""
+    found = jinja2.Environment(
+        loader=jinja2.PackageLoader("varprop.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    # NaN is not JSON and is refused.
+    found.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    return found
 
 
 def _asset(name: str) -> str:
@@ -45,21 +44,17 @@ def write_page(
 
     The page's own policy allows that one script, by its hash, and nothing from anywhere else.
     """
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("varprop.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        keep_trailing_newline=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     script = _asset("page.js")
-    page = environment.get_template(template).render(
-        style=Markup(_asset("page.css")),
-        script=Markup(script),
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        settings={str(name): str(value) for name, value in (settings or {}).items()},
-        **values,
+    page = (
+        environment()
+        .get_template(template)
+        .render(
+            style=Markup(_asset("page.css")),
+            script=Markup(script),
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            settings={str(name): str(value) for name, value in (settings or {}).items()},
+            **values,
+        )
     )
     with replacing(path) as file:
         file.write(page.encode())

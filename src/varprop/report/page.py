@@ -14,7 +14,7 @@ from varprop.predictive.mixtures import ArrayLike
 from varprop.predictive.scorecard import SCORES
 from varprop.report import charts
 from varprop.report.charts import Figure
-from varprop.report.files import script_json, write_page
+from varprop.report.files import write_page
 from varprop.report.numerals import aligned, number, percent
 from varprop.report.regions import Column
 from varprop.report.targets import section
@@ -126,8 +126,7 @@ def write_report(
         overview=_overview(names, found) if len(names) > 1 else None,
         scorecard=_scorecard(scorecard) if scorecard else None,
         common=_common(loss_curve, pairs),
-        data=script_json(_hover_data(sections, columns, labels, pairs)),
-        max_inputs=MAX_INPUTS,
+        data=_hover_data(sections, columns, labels, pairs),
     )
 
 

@@ -168,6 +168,8 @@ def test_mixture_quantile_against_mpmath(alpha, log_ratio, scale):
         ([0.0, 0.0], [0.0, 1.0], [0.5, 0.5], 0.0),
         ([0.3, 0.0, 9e99], [1e-150] * 3, [0.1, 0.9, 0.0], stats.norm.ppf(5 / 9) * 1e-150),
         ([-1e150, 1e150], [1e-100, 1e-100], [0.3, 0.7], 1e150),
+        ([-1e308, 1e308], [1e150, 1e150], [0.5, 0.5], 0.0),  # farther apart than the largest float
+        ([1.0, 1.0], [1e3, 1e3], [0.3, 0.7], 1.0),  # an ulp of x is less than the cdf's rounding
     ],
 )
 def test_median_of_awkward_mixtures(m, s, w, expected):

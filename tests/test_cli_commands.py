@@ -15,10 +15,9 @@ from cli_runs import QUICK, houses, run, run_json, sentence, workplace
 from varprop import FAWNRegressor
 from varprop.files.regressor import save_regressor
 from varprop.predictive.scorecard import CONSTANT, LINEAR, MODEL, SCORES, constant_gaussian, scores
-from varprop.tables import TableModel, open_source
+from varprop.tables import TableModel, TableRows, open_source
 from varprop.tables.columns import join_rows
 from varprop.tables.model import to_json
-from varprop.tables.prediction import rows_for
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
@@ -33,7 +32,8 @@ def rows_of(text):
 
 
 def encoded(model, path):
-    return join_rows(list(rows_for(model, open_source(str(path))).encoded()))
+    rows = TableRows(open_source(str(path)), model.preprocessing, targets=False)
+    return join_rows(list(rows.encoded()))
 
 
 # ---- fit ----------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from cli_runs import QUICK, houses, run, run_json, sentence
 from varprop.tables import (
     Roles,
     TableModel,
+    TableRows,
     evaluate_table,
     fit_table,
     open_source,
@@ -151,8 +152,8 @@ def test_python_walks_the_same_way(forms, fits, tmp_path):
     a, b = TableModel.load(tmp_path / "m.safetensors"), TableModel.load(model)
     assert a.preprocessing == b.preprocessing
     assert fitted.holdout.card == said["scorecard"]
-    schema, batches, _ = predict_table(fitted.model, open_source(str(forms["many"])))
-    write_table(str(tmp_path / "p.csv"), schema, batches)
+    rows = TableRows(open_source(str(forms["many"])), fitted.model.preprocessing, targets=False)
+    write_table(str(tmp_path / "p.csv"), predict_table(fitted.model, rows))
     assert (tmp_path / "p.csv").read_text() == run("predict", model, forms["many"]).stdout
     scored, notes = evaluate_table(fitted.model, open_source(str(forms["many"])))
     again = run_json("evaluate", model, forms["many"])

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from cli_runs import VARPROP, houses, workplace
+from varprop.cli.app import _keep_compiled
 
 
 @pytest.fixture
@@ -47,6 +48,21 @@ def test_help_says_the_exit_codes():
     for command in ("fit", "predict", "evaluate", "explain", "demo"):
         assert command in text
     assert "--install-completion" in text
+
+
+def test_compiled_programs_are_kept_where_there_is_a_place(monkeypatch, tmp_path):
+    monkeypatch.setattr(os, "environ", {})
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path / "cache")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "access", lambda path, mode: False)
+        _keep_compiled()
+    assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
+    _keep_compiled()
+    assert os.environ["JAX_COMPILATION_CACHE_DIR"] == str(tmp_path / "cache" / "varprop" / "jax")
+    assert not os.listdir(tmp_path)  # JAX makes the folder when it has something to keep
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = "chosen"
+    _keep_compiled()
+    assert os.environ["JAX_COMPILATION_CACHE_DIR"] == "chosen"
 
 
 def test_ctrl_c_during_training(tmp_path, environment):

@@ -16,7 +16,7 @@ from varprop.atomic import replacing
 from varprop.errors import InputError
 from varprop.tables import TableError, open_source, write_table
 from varprop.tables.columns import CategoryColumn, NumberColumn, Preprocessing
-from varprop.tables.model import from_json, to_json
+from varprop.tables.model import TableRows, from_json, to_json
 from varprop.tables.prediction import output_format
 from varprop.tables.source import Source
 from varprop.tables.survey import Roles, survey
@@ -88,7 +88,7 @@ def test_a_stream_holds_little_of_the_table(tmp_path, monkeypatch, form):
     schema = pa.schema([(name, pa.float64()) for name in part])
     path = str(tmp_path / f"t.{form}")
     batch = pa.RecordBatch.from_pydict(part, schema=schema)
-    write_table(path, schema, iter([batch] * 8))
+    write_table(path, iter([batch] * 8))
     before, most, n_rows = pa.total_allocated_bytes(), 0, 0
     for batch in open_source(path).read(dict.fromkeys(part, pa.float64())):
         most = max(most, pa.total_allocated_bytes() - before)
@@ -348,10 +348,16 @@ def test_a_later_version_is_named():
 
 
 def test_columns_of_new_tables():
-    names = ("x", "c", "id")
-    assert PRE.check_names((*names, "y", "junk", "new"), "new.csv") == ["new"]
+    def rows(*names, **options):
+        table = pa.table({name: [1.0] for name in names})
+        return TableRows(Source.of_table(table), PRE, **options)
+
+    assert rows("x", "c", "id", "y", "junk", "new").new_columns == ["new"]
     with pytest.raises(TableError, match="no columns 'c', 'id', which the model needs; it has 'x'"):
-        PRE.check_names(("x",), "new.csv")
+        rows("x")
+    with pytest.raises(TableError, match="no column 'y', the target"):
+        rows("x", "c", "id")
+    assert rows("x", "c", "id", targets=False).new_columns == []
     good = {"x": pa.array([1], pa.int8()), "c": pa.array(["a"]).dictionary_encode()}
     assert PRE.encode(pa.table(good), str).X.tolist() == [[1.0, 1.0, 0.0]]
     for bad in ({"x": ["1"]}, {"c": [1.5]}, {"c": [True]}):
@@ -363,14 +369,14 @@ def test_columns_of_new_tables():
 def test_what_is_written_can_be_read(tmp_path, name):
     table = pa.table({"id": ["7", 'q"uo,ted', "tab\t"], "mean": [1.0, None, 1e-300]})
     path = str(tmp_path / name)
-    write_table(path, table.schema, iter(table.to_batches(max_chunksize=2)))
+    write_table(path, iter(table.to_batches(max_chunksize=2)))
     assert whole(path).equals(table)
     assert os.listdir(tmp_path) == [name]
 
 
 def test_plain_text_has_no_quotes(tmp_path):
     table = pa.table({"id": ["7", "eight"], "mean": [1.0, 2.5]})
-    write_table(str(tmp_path / "o.csv"), table.schema, iter(table.to_batches()))
+    write_table(str(tmp_path / "o.csv"), iter(table.to_batches()))
     assert (tmp_path / "o.csv").read_text() == "id,mean\n7,1\neight,2.5\n"
 
 
@@ -384,7 +390,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, name):
     path.write_text("old")
     for error in (KeyboardInterrupt, OSError):
         with pytest.raises(error):
-            write_table(str(path), TABLE.schema, batches(error))
+            write_table(str(path), batches(error))
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == [name]
 

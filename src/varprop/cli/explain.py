@@ -6,64 +6,50 @@ from typing import Annotated, Any
 
 import typer
 
-from varprop.cli.shared import (
-    DecimalOption,
-    DelimiterOption,
-    JsonOption,
-    ModelArgument,
-    QuietOption,
-    TableArgument,
-    Unseen,
-    UnseenOption,
-    command,
-    in_digits,
-    load_model,
-    note,
-    open_table,
-    print_json,
-    print_table,
-    say,
-)
+from varprop.cli import shared
 
 
-@command
+@shared.command
 def explain(
-    model: ModelArgument,
-    table: TableArgument,
+    model: shared.ModelArgument,
+    table: shared.TableArgument,
     top: Annotated[
         int, typer.Option("--top", help="Inputs shown for each row; 0 shows all.", min=0)
     ] = 10,
-    unseen: UnseenOption = Unseen.error,
-    delimiter: DelimiterOption = None,
-    decimal: DecimalOption = ".",
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    unseen: shared.UnseenOption = shared.Unseen.error,
+    delimiter: shared.DelimiterOption = None,
+    decimal: shared.DecimalOption = ".",
+    json: shared.JsonOption = False,
+    quiet: shared.QuietOption = False,
 ) -> None:
     """Say for each row what every input changes, compared with its typical value.
 
     Typical is the training data's mean, or its most frequent category. Inputs act together, so
     that the changes need not add up to the difference from the typical row.
     """
-    fitted = load_model(model)
-    source = open_table(table, delimiter, decimal)
+    fitted = shared.load_model(model)
+    source = shared.open_table(table, delimiter, decimal)
 
     from varprop.tables import explain_table
 
     explained, notes = explain_table(fitted, source, unseen=unseen.value)
-    note(notes, quiet=quiet)
+    shared.note(notes, quiet=quiet)
     if json:
-        print_json({"rows": explained, "notes": notes})
+        shared.print_json({"rows": explained, "notes": notes})
         return
     if quiet:
         return
     for row in explained:
         for name, part in row["targets"].items():
             ids = "".join(f", {key} {value}" for key, value in row["id"].items())
-            inputs = sorted(part["inputs"].items(), key=lambda item: -_size(item[1]))
+            inputs = sorted(
+                part["inputs"].items(),
+                key=lambda item: -max(abs(item[1]["mean"]), abs(item[1]["std"])),
+            )
             shown = inputs[: top or None]
-            print_table(
-                f"row {row['row']}{ids}: {name} {in_digits(part['mean'])} ± "
-                f"{in_digits(part['std'])}",
+            shared.print_table(
+                f"row {row['row']}{ids}: {name} {shared.in_digits(part['mean'])} ± "
+                f"{shared.in_digits(part['std'])}",
                 ["input", "value", "typical", "moves the mean by", "moves the std by"],
                 [
                     [
@@ -75,15 +61,11 @@ def explain(
                     ]
                     for column, entry in shown
                 ],
-                caption=f"a typical row: {in_digits(part['typical_mean'])} ± "
-                f"{in_digits(part['typical_std'])}",
+                caption=f"a typical row: {shared.in_digits(part['typical_mean'])} ± "
+                f"{shared.in_digits(part['typical_std'])}",
             )
             if len(shown) < len(inputs):
-                say(f"({len(inputs) - len(shown)} more inputs: --top 0 shows all.)")
-
-
-def _size(entry: dict[str, Any]) -> float:
-    return max(abs(entry["mean"]), abs(entry["std"]))
+                shared.say(f"({len(inputs) - len(shown)} more inputs: --top 0 shows all.)")
 
 
 def _cell(value: Any) -> str:
@@ -91,8 +73,8 @@ def _cell(value: Any) -> str:
         return "(missing)"
     if isinstance(value, bool):
         return str(value).lower()
-    return in_digits(value) if isinstance(value, float) else str(value)
+    return shared.in_digits(value) if isinstance(value, float) else str(value)
 
 
 def _change(value: float) -> str:
-    return f"{'-' if value < 0 else '+'}{in_digits(abs(value))}"
+    return f"{'-' if value < 0 else '+'}{shared.in_digits(abs(value))}"

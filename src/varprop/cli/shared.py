@@ -21,35 +21,12 @@ if TYPE_CHECKING:
     from varprop.tables.model import TableModel
     from varprop.tables.source import Source
 
-
-class Missing(enum.StrEnum):
-    """What to do with missing values."""
-
-    error = "error"
-    drop = "drop"
-    impute = "impute"
-
-
-class Unseen(enum.StrEnum):
-    """What to do with categories that the training data did not have."""
-
-    error = "error"
-    average = "average"
-
-
-class Objective(enum.StrEnum):
-    """What training minimizes."""
-
-    ropd = "ropd"
-    vi = "vi"
-
-
-class Likelihood(enum.StrEnum):
-    """What is observed, given the network's output."""
-
-    gaussian = "gaussian"
-    heteroscedastic = "heteroscedastic"
-
+# What to do with missing values, and with categories that the training data did not have; what
+# training minimizes; and what is observed, given the network's output.
+Missing = enum.StrEnum("Missing", ["error", "drop", "impute"])
+Unseen = enum.StrEnum("Unseen", ["error", "average"])
+Objective = enum.StrEnum("Objective", ["ropd", "vi"])
+Likelihood = enum.StrEnum("Likelihood", ["gaussian", "heteroscedastic"])
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print the result as one JSON object, for machines.")

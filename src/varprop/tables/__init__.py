@@ -12,8 +12,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "effects": ["explain_table", "report_table"],
         "fitting": ["Fitted", "fit_table"],
-        "model": ["TableModel"],
-        "prediction": ["evaluate_table", "notes_on", "predict_table", "write_table"],
+        "model": ["TableModel", "TableRows"],
+        "prediction": ["evaluate_table", "predict_table", "write_table"],
         "source": ["TableError", "open_source"],
         "survey": ["Roles"],
     },

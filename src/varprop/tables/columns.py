@@ -24,6 +24,18 @@ Cells: TypeAlias = pa.Array | pa.ChunkedArray
 LARGEST = 1e100
 
 
+def count_rows(rows: np.ndarray | int) -> str:
+    """Return a number of rows, or of those in a mask, in words.
+
+    Examples
+    --------
+    >>> count_rows(1), count_rows(np.array([True, True]))
+    ('1 row', '2 rows')
+    """
+    count = int(np.sum(rows))
+    return f"{count} row" if count == 1 else f"{count} rows"
+
+
 class ReadAs(NamedTuple):
     """How the cells of a column are read: in words, in text files, and in files with types.
 
@@ -377,24 +389,3 @@ class Preprocessing:
         X, X_std = np.hstack(parts), None if known else np.hstack(stds)
         counts = int(imputed.sum()), int(unseen_rows.sum())
         return Encoded(cells, np.arange(n), X, X_std, complete, *counts)
-
-    def check_names(self, names: Sequence[str], label: str) -> list[str]:
-        """Check that a table has the input and id columns; return those that are new.
-
-        Parameters
-        ----------
-        names
-            Columns of the table.
-        label
-            What errors call it.
-        """
-        needed = [*(column.name for column in self.inputs), *self.ids]
-        absent = [name for name in needed if name not in names]
-        if absent:
-            raise TableError(
-                f"{label} has no column{'s' if len(absent) > 1 else ''} "
-                f"{', '.join(map(repr, absent))}, which the model needs; it has "
-                f"{', '.join(map(repr, names[:10]))}{', ...' if len(names) > 10 else ''}."
-            )
-        known = {*needed, *self.targets, *self.dropped}
-        return [name for name in names if name not in known]

@@ -14,8 +14,7 @@ import numpy as np
 from varprop.predictive.distribution import Predictive
 from varprop.predictive.importance import feature_importance
 from varprop.tables.columns import Encoded, NumberColumn, join_rows, to_floats, to_text
-from varprop.tables.model import Scored, TableModel
-from varprop.tables.prediction import notes_on, rows_for
+from varprop.tables.model import Scored, TableModel, TableRows
 from varprop.tables.source import Source, TableError
 
 #: More rows than anybody reads.
@@ -32,7 +31,7 @@ def explain_table(
     Parameters
     ----------
     model, source, unseen
-        As in `predict_table`; at most `MAX_ROWS` rows.
+        As in `evaluate_table`; at most `MAX_ROWS` rows.
 
     Returns
     -------
@@ -46,7 +45,8 @@ def explain_table(
     InputError
         If there are too many rows or none, or one cannot be used.
     """
-    pre, rows, parts = model.preprocessing, rows_for(model, source, unseen=unseen), []
+    pre, parts = model.preprocessing, []
+    rows = TableRows(source, pre, unseen=unseen, targets=False)
     for part in rows.encoded():
         if rows.n_rows_read > MAX_ROWS:
             raise TableError(
@@ -102,7 +102,7 @@ def explain_table(
             }
         ids = {name: cells[name] for name in pre.ids}
         explained.append({"row": int(number) + 1, "id": ids, "targets": targets})
-    return explained, notes_on(rows)
+    return explained, rows.notes()
 
 
 @dataclasses.dataclass(frozen=True)

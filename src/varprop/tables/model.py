@@ -32,6 +32,7 @@ from varprop.tables.columns import (
     Encoded,
     NumberColumn,
     Preprocessing,
+    count_rows,
     kind_of,
     to_floats,
 )
@@ -64,9 +65,16 @@ class TableRows(AbstractSource):
     ----------
     block_rows
         Number of chosen rows in every block of a loaded table.
+    new_columns
+        Names of columns that the model does not know.
     n_rows_read, n_imputed, n_unseen, n_incomplete
         Rows that `encoded` has read, and how many of them had a missing value filled in, a category
         taken as unknown, or are left without a prediction.
+
+    Raises
+    ------
+    TableError
+        If the table lacks a column.
     """
 
     block_rows: tuple[int, ...] = ()
@@ -85,12 +93,29 @@ class TableRows(AbstractSource):
         self.table, self.preprocessing, self._chosen, self._unseen = table, pre, chosen, unseen
         self.features, self.targets = tuple(pre.feature_names), pre.targets
         self.weight_name, self.uncertain = None, holes
+        needed = [*(column.name for column in pre.inputs), *pre.ids]
+        absent = [name for name in needed if name not in table.names]
+        if absent:
+            listed = ", ".join(map(repr, table.names[:10]))
+            raise TableError(
+                f"{table.label} has no column{'s' if len(absent) > 1 else ''} "
+                f"{', '.join(map(repr, absent))}, which the model needs; it has {listed}"
+                f"{', ...' if len(table.names) > 10 else ''}."
+            )
+        known = {*needed, *pre.targets, *pre.dropped}
+        self.new_columns = [name for name in table.names if name not in known]
         self.n_rows_read = self.n_imputed = self.n_unseen = self.n_incomplete = 0
         # Ids stay text, so that 007 comes out as it came in.
         self._columns = {c.name: READ_AS[c.values].text_type for c in pre.inputs}
         self._columns |= dict.fromkeys(pre.ids, pa.string())
         self._with_targets = targets
         if targets:
+            absent = [name for name in pre.targets if name not in table.names]
+            if absent:
+                raise TableError(
+                    f"{table.label} has no column {absent[0]!r}, the target: observed values are "
+                    "needed to evaluate."
+                )
             self._columns |= dict.fromkeys(pre.targets, pa.float64())
         if chosen is not None:
             masks = np.split(chosen, np.cumsum(table.block_rows)[:-1])
@@ -137,6 +162,22 @@ class TableRows(AbstractSource):
             yield rows
         if not first:
             raise TableError(f"{self.table.label} has a header but no rows.")
+
+    def notes(self) -> list[str]:
+        """Return sentences the user should see, once all rows are read."""
+        found = []
+        if self.new_columns:
+            names = ", ".join(map(repr, self.new_columns[:10]))
+            found.append(f"the model does not know these columns and ignores them: {names}.")
+        if self.n_imputed:
+            which = count_rows(self.n_imputed)
+            found.append(f"{which} had missing values, which were filled in as uncertain.")
+        if self.n_unseen:
+            which = count_rows(self.n_unseen)
+            found.append(f"{which} had a category that the training data did not have.")
+        if self.n_incomplete:
+            found.append(f"no prediction for {count_rows(self.n_incomplete)} with missing values.")
+        return found
 
     def read(self, block: int) -> Iterator[Rows]:
         """Yield the chosen rows of a block, to train on."""

@@ -10,7 +10,7 @@ import io
 import itertools
 import pathlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from varprop.atomic import replacing
-from varprop.tables.columns import join_rows, kind_of
+from varprop.tables.columns import count_rows, join_rows, kind_of
 from varprop.tables.model import Scored, TableModel, TableRows
 from varprop.tables.source import Source, TableError
-from varprop.tables.survey import count_rows
 
 _FORMATS = {
     ".csv": "csv",
@@ -37,83 +36,35 @@ _FORMATS = {
 }
 
 
-def rows_for(
-    model: TableModel, source: Source, *, unseen: str = "error", targets: bool = False
-) -> TableRows:
-    """Return a new table's rows as a model takes them, once its columns are found to be there.
-
-    Parameters
-    ----------
-    model, source
-        What to read for, and what.
-    unseen
-        "error", or "average" to take a category that training has not seen as unknown.
-    targets
-        Whether observed targets are needed.
-    """
-    pre = model.preprocessing
-    pre.check_names(source.names, source.label)
-    absent = [name for name in pre.targets if name not in source.names]
-    if targets and absent:
-        raise TableError(
-            f"{source.label} has no column {absent[0]!r}, the target: observed values are needed "
-            "to evaluate."
-        )
-    return TableRows(source, pre, unseen=unseen, targets=targets)
-
-
-def notes_on(rows: TableRows) -> list[str]:
-    """Return sentences the user should see, once all rows are read."""
-    found = []
-    new = rows.preprocessing.check_names(rows.table.names, rows.table.label)
-    if new:
-        names = ", ".join(map(repr, new[:10]))
-        found.append(f"the model does not know these columns and ignores them: {names}.")
-    if rows.n_imputed:
-        which = count_rows(rows.n_imputed)
-        found.append(f"{which} had missing values, which were filled in as uncertain.")
-    if rows.n_unseen:
-        which = count_rows(rows.n_unseen)
-        found.append(f"{which} had a category that the training data did not have.")
-    if rows.n_incomplete:
-        found.append(f"no prediction for {count_rows(rows.n_incomplete)} with missing values.")
-    return found
-
-
 def predict_table(
     model: TableModel,
-    source: Source,
+    rows: TableRows,
     *,
     interval: float = 0.9,
-    quantiles: tuple[float, ...] = (),
-    unseen: str = "error",
-) -> tuple[pa.Schema, Iterator[pa.RecordBatch], TableRows]:
-    """Predict every row of a table, block by block.
+    quantiles: Sequence[float] = (),
+) -> Iterator[pa.RecordBatch]:
+    """Predict every row of a table, block by block; what is counted on the way is in `rows`.
 
     Parameters
     ----------
-    model, source
-        What predicts, and what; a table that is no good is an error of the first block.
+    model, rows
+        What predicts, and what.
     interval
         Probability between ``lower`` and ``upper``.
     quantiles
         Probabilities of further columns.
-    unseen
-        "error", or "average" to take a category that training has not seen as unknown.
 
-    Returns
-    -------
-    schema, batches, rows
-        Names and types of the results, ids first; the results, a block at a time; and what is
-        counted on the way, for `notes_on`.
+    Yields
+    ------
+    pyarrow.RecordBatch
+        Ids first, then the results; a row without a prediction has none.
 
     Raises
     ------
     InputError
         If an id column has the name of a result, or the table does not suit the model.
     """
-    rows = rows_for(model, source, unseen=unseen)
-    targets, ids = model.preprocessing.targets, {}
+    targets, source, ids = model.preprocessing.targets, rows.table, {}
     for name in model.preprocessing.ids:
         kind = source.types.get(name, pa.string())
         ids[name] = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -126,40 +77,36 @@ def predict_table(
         raise TableError(f"the id column {clash[0]!r} has the name of a result: rename it.")
     schema = pa.schema([*ids.items(), *((name, pa.float64()) for name in names)])
     levels = [(1 - interval) / 2, (1 + interval) / 2, *quantiles]
-
-    def results() -> Iterator[pa.RecordBatch]:
-        for block in rows.encoded():
-            complete = block.complete
-            values = np.full((len(complete), len(names)), np.nan)
-            if complete.any():
-                prediction = model.predict_dist(block.only_complete(), source.where)
-                model_var, noise_var = prediction.model_var, prediction.noise_var
-                columns = [
-                    prediction.mean,
-                    np.sqrt(model_var + noise_var),
-                    np.sqrt(model_var),
-                    np.sqrt(noise_var),
-                    *prediction.quantile(levels),
-                ]
-                stacked = np.stack([c.reshape(-1, len(targets)) for c in columns], axis=2)
-                values[complete] = stacked.reshape(len(stacked), -1)
-            # NaN only stands for "no prediction": those of rows are finite.
-            hidden = None if complete.all() else ~complete
-            arrays = []
-            for name, kind in ids.items():
-                cells = block.cells.column(name)
-                try:
-                    arrays.append(cells.cast(kind))
-                except pa.ArrowException as error:
-                    raise TableError(
-                        f"column {name!r} has the type {cells.type} in "
-                        f"{source.where(int(block.numbers[0]))}, but another before it: give all "
-                        "files the same types."
-                    ) from error
-            arrays += [pa.array(np.ascontiguousarray(column), mask=hidden) for column in values.T]
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-    return schema, results(), rows
+    for block in rows.encoded():
+        complete = block.complete
+        values = np.full((len(complete), len(names)), np.nan)
+        if complete.any():
+            prediction = model.predict_dist(block.only_complete(), source.where)
+            model_var, noise_var = prediction.model_var, prediction.noise_var
+            columns = [
+                prediction.mean,
+                np.sqrt(model_var + noise_var),
+                np.sqrt(model_var),
+                np.sqrt(noise_var),
+                *prediction.quantile(levels),
+            ]
+            stacked = np.stack([c.reshape(-1, len(targets)) for c in columns], axis=2)
+            values[complete] = stacked.reshape(len(stacked), -1)
+        arrays = []
+        for name, kind in ids.items():
+            cells = block.cells.column(name)
+            try:
+                arrays.append(cells.cast(kind))
+            except pa.ArrowException as error:
+                place = source.where(int(block.numbers[0]))
+                raise TableError(
+                    f"column {name!r} has the type {cells.type} in {place}, but another before it: "
+                    "give all files the same types."
+                ) from error
+        # NaN only stands for "no prediction": those of rows are finite.
+        hidden = None if complete.all() else ~complete
+        arrays += [pa.array(np.ascontiguousarray(column), mask=hidden) for column in values.T]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def output_format(path: str) -> tuple[str, bool]:
@@ -183,20 +130,24 @@ def output_format(path: str) -> tuple[str, bool]:
     return form, compress
 
 
-def write_table(path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
+def write_table(path: str, batches: Iterator[pa.RecordBatch]) -> pa.Schema:
     """Write a table block by block; a file is written whole or not at all.
 
     Parameters
     ----------
     path
         Its end says the format; ``-`` is CSV on standard output.
-    schema
-        Names and types of the columns.
     batches
         At least one. The first is made before anything is written, not even a header.
+
+    Returns
+    -------
+    pyarrow.Schema
+        Names and types of the columns.
     """
     form, compress = output_format(path)
-    batches = itertools.chain([next(batches)], batches)
+    first = next(batches)
+    schema, batches = first.schema, itertools.chain([first], batches)
     with contextlib.ExitStack() as stack:
         if path == "-":
             sys.stdout.flush()
@@ -214,6 +165,7 @@ def write_table(path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch])
                     writer.write_batch(batch)
         if path == "-":
             file.flush()
+    return schema
 
 
 def _write_text(
@@ -245,8 +197,10 @@ def evaluate_table(
 
     Parameters
     ----------
-    model, source, unseen
-        As in `predict_table`.
+    model, source
+        What is scored, and on what.
+    unseen
+        "error", or "average" to take a category that training has not seen as unknown.
 
     Returns
     -------
@@ -258,7 +212,7 @@ def evaluate_table(
     InputError
         If there are fewer than two rows to score, or one cannot be used.
     """
-    rows = rows_for(model, source, unseen=unseen, targets=True)
+    rows = TableRows(source, model.preprocessing, unseen=unseen, targets=True)
     parts, n_without = [], 0
     for block in rows.encoded():
         assert block.y is not None
@@ -273,7 +227,7 @@ def evaluate_table(
         raise TableError(
             f"{source.label} has {count_rows(len(joined.X))} to score: scores need at least two."
         )
-    scored, notes = model.score(joined, source.where), notes_on(rows)
+    scored, notes = model.score(joined, source.where), rows.notes()
     if n_without:
         notes.append(f"{count_rows(n_without)} without a target left out.")
     return scored, notes

@@ -25,6 +25,7 @@ from varprop.tables.columns import (
     Column,
     NumberColumn,
     Preprocessing,
+    count_rows,
     kind_of,
     to_floats,
     to_text,
@@ -267,7 +268,14 @@ class _Looked:
             self.kind = "number"
             values = to_floats(cells, self.name, lambda row: self.where(first + row))
             holes = np.isnan(values)
-            self._add_numbers(values[~holes])
+            filled = values[~holes]
+            self.low = min(self.low, filled.min(initial=np.inf))
+            self.high = max(self.high, filled.max(initial=-np.inf))
+            self.whole = self.whole and bool((filled == np.round(filled)).all())
+            if self.whole and len(filled):  # an id has only whole numbers
+                last = self.values[-1][-1:] if self.values else filled[:0]
+                self.rising &= bool((np.diff(filled, prepend=last) > 0).all())
+                self.values.append(filled if self.n_filled < _MOST_COUNTED else filled[-1:])
         elif kind == "text" or (kind == "integer" and self.forced):
             self.kind = "text"
             self._add_text(to_text(cells), first)
@@ -285,17 +293,6 @@ class _Looked:
         if self.first_hole is None and holes.any():
             self.first_hole = first + int(np.argmax(holes))
         return holes
-
-    def _add_numbers(self, filled: np.ndarray) -> None:
-        if not len(filled):
-            return
-        last = self.values[-1][-1:] if self.values else filled[:0]
-        self.low, self.high = min(self.low, filled.min()), max(self.high, filled.max())
-        # An id has only whole numbers.
-        self.whole = self.whole and bool((filled == np.round(filled)).all())
-        if self.whole:
-            self.rising &= bool((np.diff(filled, prepend=last) > 0).all())
-            self.values.append(filled if self.n_filled < _MOST_COUNTED else filled[-1:])
 
     def _add_text(self, cells: Cells, first: int) -> None:
         if len(self.seen) <= _MOST_COUNTED:
@@ -383,15 +380,3 @@ class _Looked:
         if len(values) < self.n_filled or len(np.unique(values)) < len(values):
             return False
         return bool((np.diff(np.sort(values)) == 1).all()) or bool(_ID_NAME.search(self.name))
-
-
-def count_rows(rows: np.ndarray | int) -> str:
-    """Return a number of rows, or of those in a mask, in words.
-
-    Examples
-    --------
-    >>> count_rows(1), count_rows(np.array([True, True]))
-    ('1 row', '2 rows')
-    """
-    count = int(np.sum(rows))
-    return f"{count} row" if count == 1 else f"{count} rows"

@@ -3,14 +3,15 @@
 Slowed down between windows, so that there is time to be killed in; the numbers do not change.
 """
 
+import signal
 import sys
 import time
 
 import jax
-from varprop.training.lanes import LaneRunner
 
 import tiny
 from varprop import ROPD, Lane, StopRule, fit_many
+from varprop.training.runner import Runner
 
 
 def lanes(n_lanes: int) -> list[Lane]:
@@ -34,13 +35,15 @@ def run(n_lanes: int, **options):
 
 
 if __name__ == "__main__":
+    # A test suite in the background has SIGINT ignored, and its children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     path, n_lanes = sys.argv[1], int(sys.argv[2])
-    advance = LaneRunner.advance
+    advance = Runner.advance
 
     def slowly(self):
         advance(self)
         time.sleep(0.1)
 
-    LaneRunner.advance = slowly
+    Runner.advance = slowly
     results = run(n_lanes, checkpoint=path, checkpoint_every=0.0, n_threads=2)
     print([result.outcome.value for result in results], flush=True)

@@ -5,6 +5,7 @@ import functools
 import json
 import pathlib
 import shutil
+import sys
 import tempfile
 
 import numpy as np
@@ -13,6 +14,15 @@ from typer.testing import CliRunner
 from varprop.cli.app import app
 
 QUICK = ("--max-iter", "3", "--hidden", "4")
+
+#: The command as a process that Ctrl-C reaches: what is started in the background, or under nohup,
+#: ignores SIGINT, and so would everything that it starts.
+VARPROP = [
+    sys.executable,
+    "-c",
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
+    "os.execv(sys.executable, [sys.executable, '-m', 'varprop', *sys.argv[1:]])",
+]
 
 
 def run(*arguments, code=0, stdin=None):

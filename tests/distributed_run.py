@@ -12,12 +12,12 @@ import time
 
 import jax
 import numpy as np
-from varprop.streaming import ParquetSource, fit_stream
-from varprop.training.lanes import LaneRunner
 
 import tiny
 import varprop
 from varprop import ROPD, FAWNRegressor, Lane, SampledVI, StopRule, fit, fit_many
+from varprop.data import ParquetSource
+from varprop.training.runner import Runner
 
 N_ROWS = 100
 
@@ -43,7 +43,13 @@ def resumable(**options):
         stop=StopRule(window=8, tol=1e-6, patience=10**6),
     )
     return fit(
-        tiny.model(0), tiny.data(N_ROWS), ROPD(), key=jax.random.key(1), recipe=recipe, **options
+        tiny.model(0),
+        tiny.data(N_ROWS),
+        ROPD(),
+        key=jax.random.key(1),
+        recipe=recipe,
+        devices=jax.devices(),
+        **options,
     )
 
 
@@ -51,19 +57,26 @@ def every_engine(folder: pathlib.Path) -> dict[str, np.ndarray]:
     """In memory and streamed, one lane and several, drawn weights, batches of odd sizes."""
     found = fitted("resumable", resumable())
     recipe = tiny.recipe(max_steps=40, batch_size=33)
-    key, data = jax.random.key(1), tiny.data(N_ROWS)
-    drawn = fit(tiny.model(0), data, SampledVI(n_samples=2), key=key, recipe=recipe)
+    data = tiny.data(N_ROWS)
+    options = {"key": jax.random.key(1), "devices": jax.devices()}
+    drawn = fit(tiny.model(0), data, SampledVI(n_samples=2), recipe=recipe, **options)
     found |= fitted("drawn", drawn)
     lanes = [
         Lane(model=tiny.model(seed), key=jax.random.key(seed), recipe=recipe) for seed in range(2)
     ]
-    for number, result in enumerate(fit_many(lanes, data, ROPD())):
+    for number, result in enumerate(fit_many(lanes, data, ROPD(), devices=jax.devices())):
         found |= fitted(f"lane{number}", result)
     source = ParquetSource(folder / "rows", targets="y")
-    streamed = fit_stream(
-        tiny.model(0), source, ROPD(), key=key, recipe=recipe.replace(batch_size=16), buffer_rows=48
+    streamed = fit(
+        tiny.model(0),
+        source,
+        ROPD(),
+        recipe=recipe.replace(batch_size=16),
+        buffer_rows=48,
+        **options,
     )
     found |= fitted("streamed", streamed)
+    # Without being told of devices each process trains for itself.
     x, y = tiny.arrays(N_ROWS)
     regressor = FAWNRegressor(4, max_iter=5, n_restarts=1, random_state=0).fit(x, y[:, 0])
     found["regressor.mean"], found["regressor.std"] = regressor.predict(x, return_std=True)
@@ -71,6 +84,8 @@ def every_engine(folder: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def main() -> None:
+    # A test suite in the background has SIGINT ignored, and its children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     job, folder, *place = sys.argv[1], pathlib.Path(sys.argv[2]), *sys.argv[3:]
     if place == ["slurm"]:
         varprop.distributed.initialize(timeout=60)
@@ -80,17 +95,17 @@ def main() -> None:
     me = jax.process_index()
     checkpoint = folder / f"{me}.checkpoint"  # the others' is not looked at
     found: dict[str, np.ndarray] = {}
-    advance = LaneRunner.advance
+    advance = Runner.advance
     if job == "every":
         found = every_engine(folder)
     elif job == "die":
 
         def die_half_way(self):
             advance(self)
-            if me == 1 and self.epoch >= 20:
+            if me == 1 and self.schedule.position >= 20:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        LaneRunner.advance = die_half_way
+        Runner.advance = die_half_way
         resumable(checkpoint=checkpoint, checkpoint_every=0.0)
     elif job == "resume":
         found = fitted("resumable", resumable(checkpoint=checkpoint))
@@ -101,10 +116,11 @@ def main() -> None:
             print("window", flush=True)
             time.sleep(0.3)
 
-        LaneRunner.advance = slowly
+        Runner.advance = slowly
         found = fitted("resumable", resumable())
     elif job == "unlike":
-        fit(tiny.model(0), tiny.data(N_ROWS + me), ROPD(), key=jax.random.key(1))
+        data, devices = tiny.data(N_ROWS + me), jax.devices()
+        fit(tiny.model(0), data, ROPD(), key=jax.random.key(1), devices=devices)
     np.savez(folder / f"{me}.npz", **found)
 
 

@@ -4,6 +4,7 @@ import io
 import os
 import pathlib
 import zipfile
+import zlib
 
 import numpy as np
 import pytest
@@ -54,6 +55,22 @@ def test_a_split_is_a_partition():
         assert len(np.union1d(train, test)) == data.n
     with pytest.raises(ValueError, match="no split 1"):
         registry.split_rows(registry.dataset("jura"), 1)
+
+
+# CRC-32 of training, then test rows as little-endian int32, of the files published with the paper
+# by Hernández-Lobato & Adams: the splits 0, 1 and the last.
+PUBLISHED = {
+    "boston": {0: 926554911, 1: 2995606783, 19: 644427876},
+    "concrete": {0: 805119105, 1: 2887682739, 19: 1935877440},
+    "energy": {0: 2347168718, 1: 4229323678, 19: 2173228073},
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_splits_are_the_published_ones_number_by_number(name):
+    for number, digest in PUBLISHED[name].items():
+        rows = np.concatenate(registry.split_rows(registry.dataset(name), number))
+        assert zlib.crc32(rows.astype("<i4").tobytes()) == digest
 
 
 @needs_folder

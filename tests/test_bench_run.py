@@ -1,5 +1,6 @@
 """Running the benchmark from the command line, on real data that comes with a package."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -12,9 +13,11 @@ import time
 import pytest
 from typer.testing import CliRunner
 
+from made_up import install
+from varprop.bench import run as running
 from varprop.bench.cells import plan, run_cell
 from varprop.bench.registry import UnknownName
-from varprop.bench.run import groups, run
+from varprop.bench.run import RunError, groups, run
 from varprop.bench.store import Store
 from varprop.cli.app import app
 
@@ -28,16 +31,23 @@ CHEAP = ["--datasets", "boston", "--methods", "deep-ensemble", "--splits", "3", 
 
 @pytest.fixture(autouse=True)
 def nothing_but_the_package(monkeypatch, tmp_path):
-    """The data of the package, and a cache of our own."""
+    """The data of the package, and no downloads; compiled programs are shared with other tests."""
     monkeypatch.delenv("VARPROP_DATA", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", os.environ["JAX_COMPILATION_CACHE_DIR"])
 
 
-def varprop(*arguments, **options):
-    command = [sys.executable, "-m", "varprop", *map(str, arguments)]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
-    )
+# A test suite in the background has SIGINT ignored, and its children inherit that.
+PROGRAM = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from varprop.cli.app import main
+main()
+"""
+
+
+def varprop(*arguments):
+    command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def n_rows(path):
@@ -57,33 +67,59 @@ def wait_for_rows(path, count, process):
 
 
 # What a broken method cannot reach: a Gaussian with the training rows' mean and spread has an NLL
-# of 3.6 on Boston and 4.2 on Concrete, a linear model 3.0 and 3.8.
-BOUNDS = {"boston": 2.75, "concrete": 3.5}
+# of 3.6 on Boston and 4.2 on Concrete, a linear model 3.0 and 3.8. What nobody reaches, unless it
+# has seen the test rows: the best ever published are 2.4 and 2.9 over all splits; these are two.
+BOUNDS = {"boston": (2.0, 2.75), "concrete": (2.5, 3.5)}
+# A fifth of the steps of `ours`, which is enough for these.
+SHORT = {"kl_warmup": 2000, "cooldown": 1000, "max_steps": 8000}
+
+
+def shortened(cell, **changes):
+    """The cell with other settings; a recipe's go into the recipe."""
+    settings = json.loads(cell.settings)
+    if "recipe" in settings:
+        settings["recipe"] |= SHORT
+    return dataclasses.replace(cell, settings=json.dumps(settings | changes))
 
 
 @pytest.mark.parametrize("method", ["fawn-ropd", "fawn-vi", "fawn-bern"])
 @pytest.mark.parametrize("dataset", BOUNDS)
 def test_our_methods_learn(dataset, method):
     cells = plan([dataset], [method], protocols=["ours"], n_splits=2).cells
-    found = [run_cell(cell) for cell in cells]
+    found = [run_cell(shortened(cell)) for cell in cells]
     assert len(found) == 2
-    bound = BOUNDS[dataset] + (0.25 if method == "fawn-bern" else 0.0)
-    assert sum(row["nll"] for row in found) / 2 < bound
+    low, high = BOUNDS[dataset]
+    slack = 0.25 if method == "fawn-bern" else 0.0
+    assert low < sum(row["nll"] for row in found) / 2 < high + slack
     assert 0.75 < sum(row["coverage90"] for row in found) / 2 <= 1
 
 
 @pytest.mark.parametrize(
-    "method", ["vi", "pbp", "gp", "ngboost", "mc-dropout", "deep-ensemble", "co-fawn"]
+    ("method", "settings"),
+    [
+        ("vi", {}),
+        ("pbp", {}),
+        ("ngboost", {"max_trees": 200, "learning_rate": 0.04}),
+        ("mc-dropout", {"n_epochs": 100}),
+        ("deep-ensemble", {}),
+        ("co-fawn", {}),
+    ],
 )
-def test_the_others_learn_too(method):
+def test_the_others_learn_too(method, settings):
     if method == "ngboost":
         pytest.importorskip("ngboost")
     (cell,) = plan(["boston"], [method], protocols=["ours"], n_splits=1).cells
-    settings = {"gp": {"n_restarts": 0}, "ngboost": {"max_trees": 200}}.get(method, {})
-    settings = json.dumps(json.loads(cell.settings) | settings)
-    found = run_cell(dataclasses.replace(cell, settings=settings))
-    assert found["nll"] < 2.75
+    found = run_cell(shortened(cell, **settings))
+    assert BOUNDS["boston"][0] < found["nll"] < BOUNDS["boston"][1]
     assert found["rmse"] < 5
+
+
+def test_a_gaussian_process_learns(monkeypatch, tmp_path):
+    """On 108 rows, since its time grows with their cube; the truth has an NLL of 2.11."""
+    (cell,) = plan(["toy"], ["gp"], n_splits=1, data_dir=install(monkeypatch, tmp_path)).cells
+    found = run_cell(shortened(cell, n_restarts=0), str(tmp_path))
+    assert 1.6 < found["nll"] < 2.9  # a linear model has 3.4
+    assert 1.0 < found["rmse"] < 3.5
 
 
 def test_a_cell_gives_the_same_result_again():
@@ -136,6 +172,7 @@ def test_killed_at_any_point_it_resumes(tmp_path):
 
 def test_ctrl_c_keeps_what_is_finished(tmp_path):
     path = tmp_path / "results.sqlite"
+    # Twenty splits are more than can be finished meanwhile.
     process = varprop("bench", *CHEAP[:-4], "--splits", "20", "--jobs", "2", "--store", path)
     wait_for_rows(path, 1, process)
     os.kill(process.pid, signal.SIGINT)
@@ -144,6 +181,38 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path):
     assert "every finished cell is kept" in error
     assert "Traceback" not in error + out
     assert n_rows(path) >= 1
+
+
+def test_a_killed_process_ends_the_run_with_a_sentence(tmp_path, monkeypatch):
+    """As the system does it where memory is short; what it was at is free again."""
+    store = Store(tmp_path / "results.sqlite")
+
+    def kill(*_):
+        for pool in pools:
+            for process in pool._processes.values():
+                process.kill()
+
+    pools = []
+    executor = running.ProcessPoolExecutor
+    monkeypatch.setattr(
+        running, "ProcessPoolExecutor", lambda *a, **k: pools.append(executor(*a, **k)) or pools[-1]
+    )
+    cells = plan(["boston"], ["deep-ensemble"], n_splits=2).cells
+    with contextlib.closing(store):
+        with pytest.raises(RunError, match="a worker process died"):
+            run(cells, store, on_progress=kill)
+        assert store._db.execute("SELECT count(*) FROM claims").fetchone()[0] == 0
+
+
+def test_a_cell_that_fails_is_told_and_the_others_are_run(tmp_path):
+    cells = plan(["boston"], ["deep-ensemble"], n_splits=2).cells
+    cells = [shortened(cells[0], n_epochs=1), shortened(cells[1], nonsense=1)]
+    with contextlib.closing(Store(tmp_path / "results.sqlite")) as store:
+        summary = run(cells, store)
+        assert (summary.done, summary.elsewhere) == (1, 0)
+        (sentence,) = summary.failed
+        assert sentence.startswith("deep-ensemble on boston, split 1: TypeError: ")
+        assert store.claim(cells[1])
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,15 @@ import jax
 import numpy as np
 import optax
 import pytest
-from varprop.training.lanes import LaneRunner
 
 import checkpointed_run
 import tiny
-from varprop import ROPD, VI, Data, Lane, Outcome, fit, fit_many
+from varprop import ROPD, VI, Data, Lane, Outcome, Scaling, fit, fit_many
 from varprop.nn import Tanh
 from varprop.training import checkpoint as checkpoints
 from varprop.training.checkpoint import CheckpointError
 from varprop.training.preparation import prepare
+from varprop.training.runner import Runner
 
 KEY = jax.random.key(5)
 
@@ -85,7 +85,7 @@ def test_ctrl_c_returns_and_can_be_resumed(uninterrupted, tmp_path):
     assert tiny.same_fit(resumed, uninterrupted[0])
 
 
-def ends(runner: LaneRunner):
+def ends(runner: Runner):
     while runner.outcome is None:
         runner.advance()
     return runner.result()
@@ -96,14 +96,14 @@ def test_every_moment_can_be_resumed_from(uninterrupted):
     lane = checkpointed_run.lanes(1)
 
     def fresh():
-        (runner,) = prepare(lane, tiny.data(70), ROPD(), standardize=True, optimizer=None)
+        (runner,) = prepare(lane, tiny.data(70), ROPD())
         return runner
 
     runner, snapshots = fresh(), []
     while runner.outcome is None:
         runner.advance()
         snapshots.append(runner.to_checkpoint())
-    assert len(snapshots) == 40
+    assert len(snapshots) == 41  # windows, and the final pass
     for leaves, meta in snapshots[::3] + snapshots[-2:]:
         other = fresh()
         other.from_checkpoint(leaves, json.loads(json.dumps(meta)))
@@ -139,7 +139,7 @@ def test_a_finished_run_returns_at_once(finished, monkeypatch):
     def never(self):
         raise AssertionError("there is nothing left to train")
 
-    monkeypatch.setattr(LaneRunner, "advance", never)
+    monkeypatch.setattr(Runner, "advance", never)
     again = fit(**options)
     assert tiny.same_fit(again, result)
     assert again.seconds == result.seconds
@@ -157,7 +157,7 @@ def test_a_finished_run_returns_at_once(finished, monkeypatch):
         {"model": tiny.model(1)},
         {"model": tiny.model(activation=Tanh())},
         {"objective": VI()},
-        {"standardize": False},
+        {"scaling": Scaling.identity(2, 1)},
         {"optimizer": optax.adam(1e-2)},
     ],
     ids=lambda change: next(iter(change)),
@@ -242,8 +242,8 @@ def test_damaged_and_foreign_files_are_refused(finished, damage):
 
 def test_another_format_is_refused(finished, monkeypatch):
     options, _ = finished
-    monkeypatch.setattr(checkpoints, "FORMAT", 2)
-    with pytest.raises(CheckpointError, match="has checkpoint format 1, but this version reads 2"):
+    monkeypatch.setattr(checkpoints, "FORMAT", 3)
+    with pytest.raises(CheckpointError, match="has checkpoint format 2, but this version reads 3"):
         fit(**options)
 
 

@@ -4,16 +4,16 @@ import errno
 import gzip
 import os
 
+import pyarrow.csv
 import pytest
-import varprop.cli.fitting
 
-import varprop.compilation
-import varprop.tables.writing
+import varprop.atomic
 from cli_runs import QUICK, houses, run, sentence, workplace
-from varprop import persistence
+from varprop import FAWNRegressor
 from varprop.cli.shared import ExitCode
+from varprop.files.container import write_model_file
 
-pytestmark = pytest.mark.usefixtures("as_users_run_it", "no_cache")
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 BAD, USAGE, WRITE = ExitCode.BAD_INPUT, ExitCode.USAGE, ExitCode.CANNOT_WRITE
 ROWS = [f"{i * 0.37 % 1:.3f},{i % 7},{i * 1.1:.2f}" for i in range(40)]
@@ -21,12 +21,7 @@ GOOD = "a,b,y\n" + "\n".join(ROWS) + "\n"
 
 
 @pytest.fixture
-def no_cache(monkeypatch):
-    monkeypatch.setattr(varprop.compilation, "enable_compilation_cache", lambda: None)
-
-
-@pytest.fixture
-def place(no_cache, as_users_run_it):
+def place(as_users_run_it):
     return workplace()
 
 
@@ -37,7 +32,7 @@ def no_training(place, monkeypatch):
     def fail(*args, **kwargs):
         raise AssertionError("training began")
 
-    monkeypatch.setattr(varprop.cli.fitting.FAWNRegressor, "fit", fail)
+    monkeypatch.setattr(FAWNRegressor, "fit", fail)
 
 
 def with_line(number, text):
@@ -237,7 +232,7 @@ def test_a_full_disk_leaves_the_old_predictions(place, tmp_path, monkeypatch, na
         return Full(open(path, mode, *args, **kwargs), 100)
 
     (tmp_path / name).write_text("old")
-    monkeypatch.setattr(varprop.tables.writing, "open", full_open, raising=False)
+    monkeypatch.setattr(varprop.atomic, "open", full_open, raising=False)
     said = sentence(
         *("predict", place / "impute.safetensors", place / "full.csv", "-o", tmp_path / name),
         code=WRITE,
@@ -249,12 +244,11 @@ def test_a_full_disk_leaves_the_old_predictions(place, tmp_path, monkeypatch, na
 
 def test_a_full_disk_leaves_the_old_model(place, tmp_path, monkeypatch):
     def full_open(path, mode="r", *args, **kwargs):
-        room = 100 if "x" in mode else 2**40
-        return Full(open(path, mode, *args, **kwargs), room)
+        return Full(open(path, mode, *args, **kwargs), 100)
 
     output = tmp_path / "m.safetensors"
     output.write_text("old")
-    monkeypatch.setattr(persistence, "open", full_open, raising=False)
+    monkeypatch.setattr(varprop.atomic, "open", full_open, raising=False)
     options = ("--id", "id", "--drop", "rent", "--missing", "impute", "--holdout", "0.25", *QUICK)
     result = run(
         *("fit", place / "houses.csv", "-t", "price", "-o", output, *options, "-q"), code=WRITE
@@ -272,17 +266,17 @@ def test_a_device_is_written_to_and_not_replaced(place):
     run(*predict, "/dev/null", "-q")
     assert not os.path.isfile("/dev/null")
     with pytest.raises(OSError, match="No space left"):
-        persistence.write_model_file("/dev/full", {}, {})
+        write_model_file("/dev/full", {}, {})
     assert not os.path.isfile("/dev/full")
 
 
 def test_an_interrupt_leaves_nothing(place, tmp_path, monkeypatch):
     """Ctrl-C while predictions are written; a real signal during training is tested elsewhere."""
 
-    def interrupted(*args):
+    def interrupted(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(varprop.tables.writing._Text, "write", interrupted)
+    monkeypatch.setattr(pyarrow.csv, "write_csv", interrupted)
     model, out = place / "impute.safetensors", tmp_path / "out.csv"
     said = sentence("predict", model, place / "full.csv", "-o", out, code=ExitCode.INTERRUPTED)
     assert said == "interrupted."

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 
 import numpy as np
 import pandas as pd
@@ -11,25 +10,20 @@ import pyarrow.parquet as pq
 import pytest
 
 import varprop.cli.demo
-import varprop.compilation
-import varprop.tables.reading
+import varprop.tables.source
 from cli_runs import QUICK, houses, run, run_json, sentence, workplace
 from varprop import FAWNRegressor
+from varprop.files.regressor import save_regressor
 from varprop.predictive.scorecard import CONSTANT, LINEAR, MODEL, SCORES, constant_gaussian, scores
-from varprop.tables.model import TableModel
-from varprop.tables.source import open_source
+from varprop.tables import TableModel, TableRows, open_source
+from varprop.tables.columns import join_rows
+from varprop.tables.model import to_json
 
-pytestmark = pytest.mark.usefixtures("as_users_run_it", "no_cache")
-
-
-@pytest.fixture
-def no_cache(monkeypatch):
-    """JAX's configuration is the whole process's: leave it alone here."""
-    monkeypatch.setattr(varprop.compilation, "enable_compilation_cache", lambda: None)
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 
 @pytest.fixture
-def place(no_cache, as_users_run_it):
+def place(as_users_run_it):
     return workplace()
 
 
@@ -38,9 +32,8 @@ def rows_of(text):
 
 
 def encoded(model, path):
-    source = open_source(str(path))
-    table = varprop.tables.reading.read_table(source, text=["id"])
-    return model.preprocessing.encode(table, source.where)
+    rows = TableRows(open_source(str(path)), model.preprocessing, targets=False)
+    return join_rows(list(rows.encoded()))
 
 
 # ---- fit ----------------------------------------------------------------------------------------
@@ -90,10 +83,10 @@ def test_the_simple_models_are_those_of_the_training_rows(place):
     Z = (X - X.mean(0)) / X.std(0)
     ridge = BayesianRidge().fit(Z, (y - y.mean()) / y.std())
     mean, std = ridge.predict(Z, return_std=True)
-    linear = model.with_simple(rows)[LINEAR]
+    linear = model.with_simple(rows, str)[LINEAR]
     np.testing.assert_allclose(linear.mean[train], mean * y.std() + y.mean())
     np.testing.assert_allclose(linear.std[train], std * y.std())
-    constant = model.constant(2)
+    constant = model.with_simple(rows, str)[CONSTANT]
     np.testing.assert_allclose([constant.mean[0], constant.std[0]], [y.mean(), y.std()])
 
 
@@ -144,7 +137,7 @@ def test_every_format_predicts_the_same(place, tmp_path):
 
 def test_blocks_are_seen_by_nobody(place, monkeypatch):
     whole = run("predict", place / "impute.safetensors", place / "houses.csv").stdout
-    monkeypatch.setattr(varprop.tables.reading, "_BLOCK_BYTES", 400)
+    monkeypatch.setattr(varprop.tables.source, "_BLOCK_BYTES", 400)
     again = run("predict", place / "impute.safetensors", place / "houses.csv").stdout
     assert rows_of(again) == rows_of(whole)
     broken = (place / "houses.csv").read_text().replace("h050,", "h050,oops")
@@ -173,7 +166,7 @@ def test_several_targets(place):
     parts = ["mean", "std", "model_std", "noise_std", "lower", "upper"]
     assert list(out[0]) == ["id"] + [f"{t}_{part}" for t in ("price", "rent") for part in parts]
     model = TableModel.load(place / "two.safetensors")
-    dist = model.predict_dist(encoded(model, place / "full.csv"))
+    dist = model.predict_dist(encoded(model, place / "full.csv"), str)
     assert dist.is_joint
     np.testing.assert_allclose(
         [[float(row["price_std"]), float(row["rent_std"])] for row in out], dist.std
@@ -234,7 +227,7 @@ def test_evaluate(place, tmp_path):
     fitted = TableModel.load(model)
     rows = encoded(fitted, table)
     y = pd.read_csv(table)["price"].to_numpy()
-    dist = fitted.predict_dist(rows)
+    dist = fitted.predict_dist(rows, str)
     assert result["scorecard"][MODEL] == scores(y, dist)
     scaling = fitted.regressor.scaling_
     by_hand = scores(y, constant_gaussian(scaling.y_shift, scaling.y_scale, 60))
@@ -292,7 +285,6 @@ def test_demo(tmp_path, monkeypatch):
     assert set(result["scorecard"]) == {MODEL, LINEAR, CONSTANT}
 
 
-@pytest.mark.slow
 def test_the_real_demo_learns_something(tmp_path):
     result = run_json("demo", "-o", tmp_path / "demo.html")
     assert result["scorecard"][MODEL]["NLL"] < result["scorecard"][CONSTANT]["NLL"] - 0.1
@@ -300,17 +292,15 @@ def test_the_real_demo_learns_something(tmp_path):
 
 
 def test_a_damaged_description_of_the_table_is_no_model_file(place, tmp_path):
-    from varprop import regressor_state
-
     model = TableModel.load(place / "impute.safetensors")
     path = tmp_path / "m.safetensors"
-    content = json.loads(json.dumps(model.preprocessing.to_json()))
+    content = to_json(model.preprocessing)
     content["inputs"][0]["mean"] = "large"
-    regressor_state.save_with_table(model.regressor, path, content, {})
+    save_regressor(model.regressor, path, table=content, linear={})
     assert "description of its table is damaged" in sentence(
         "predict", path, place / "full.csv", code=3
     )
-    content = model.preprocessing.to_json()
+    content = to_json(model.preprocessing)
     content["inputs"] = content["inputs"][:2]
-    regressor_state.save_with_table(model.regressor, path, content, {})
+    save_regressor(model.regressor, path, table=content, linear={})
     assert "does not fit the network" in sentence("predict", path, place / "full.csv", code=3)

@@ -1,6 +1,7 @@
 """The command line as a process: signals, pipes, full devices, and what help need not import."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -8,15 +9,12 @@ import time
 
 import pytest
 
-import varprop.compilation
-from cli_runs import houses, workplace
-
-VARPROP = [sys.executable, "-m", "varprop"]
+from cli_runs import VARPROP, houses, workplace
+from varprop.cli.app import _keep_compiled
 
 
 @pytest.fixture
-def place(as_users_run_it, monkeypatch):
-    monkeypatch.setattr(varprop.compilation, "enable_compilation_cache", lambda: None)
+def place(as_users_run_it):
     return workplace()
 
 
@@ -52,6 +50,21 @@ def test_help_says_the_exit_codes():
     assert "--install-completion" in text
 
 
+def test_compiled_programs_are_kept_where_there_is_a_place(monkeypatch, tmp_path):
+    monkeypatch.setattr(os, "environ", {})
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path / "cache")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "access", lambda path, mode: False)
+        _keep_compiled()
+    assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
+    _keep_compiled()
+    assert os.environ["JAX_COMPILATION_CACHE_DIR"] == str(tmp_path / "cache" / "varprop" / "jax")
+    assert not os.listdir(tmp_path)  # JAX makes the folder when it has something to keep
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = "chosen"
+    _keep_compiled()
+    assert os.environ["JAX_COMPILATION_CACHE_DIR"] == "chosen"
+
+
 def test_ctrl_c_during_training(tmp_path, environment):
     folder = tmp_path / "work"
     folder.mkdir()
@@ -80,7 +93,7 @@ def test_ctrl_c_during_training(tmp_path, environment):
 
 def test_pipes_that_close_and_devices_that_are_full(place, environment):
     predict = [*VARPROP, "predict", place / "impute.safetensors", place / "houses.csv", "-q"]
-    command = " ".join(map(str, predict))
+    command = shlex.join(map(str, predict))
     script = f"{command} > /dev/full; echo $?; {command} | true; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=300

@@ -34,7 +34,7 @@ def draw(rng, n):
 def test_coverage_is_what_theory_says(n, coverage):
     # Exact for continuous targets: coverage k / (n + 1) on average over held-out sets.
     rng = np.random.default_rng(n)
-    runs, fresh = 1500, 40
+    runs, fresh = 800, 40
     shares = np.empty(runs)
     for i in range(runs):
         conformal = Conformal.calibrate(Wrong(), *draw(rng, n))
@@ -50,7 +50,7 @@ def test_coverage_is_what_theory_says(n, coverage):
 @pytest.mark.parametrize("joint", [False, True])
 def test_several_outputs(joint):
     rng = np.random.default_rng(0)
-    n, runs = 39, 1000
+    n, runs = 39, 600
     each, both = np.empty((runs, 2)), np.empty(runs)
     for i in range(runs):
         X, y = rng.normal(size=(n + 20, 1)), rng.standard_t(4, size=(n + 20, 2))

@@ -7,9 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from varprop.data.arrays import bucket_size, noise_floor, pad_rows
 
+import rows
 from varprop import Data, Scaling
+from varprop.data import ParquetSource, SourceError, Statistics
+from varprop.data.source import Rows
+from varprop.training.buffers import Feed
+from varprop.training.schedule import Plan, bucket_size
 
 X, Y = np.arange(12.0).reshape(4, 3), np.arange(4.0)
 
@@ -23,50 +27,75 @@ def with_entry(array, index, value):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Data(with_entry(X, (2, 1), np.nan), Y), "x holds nan in row 2, column 1"),
-        (lambda: Data(with_entry(X, (0, 2), -np.inf), Y), "x holds -inf in row 0, column 2"),
-        (lambda: Data(X, with_entry(Y, 3, np.inf)), "y holds inf in row 3, column 0"),
-        (lambda: Data(with_entry(X, (1, 0), 1e300), Y), "x holds inf in row 1, column 0"),
         (lambda: Data(X[:0], Y[:0]), "there are no rows to train on"),
         (lambda: Data(X[:, :0], Y), "x has no columns"),
         (lambda: Data(X[:3], Y), "x has 3 rows, but y has 4"),
-        (lambda: Data(X[:, 0], Y), r"x must have shape \(rows, columns\), but has shape \(4,\)"),
+        (lambda: Data(X[:, 0], Y), r"x must have shape \(rows, columns\), not \(4,\)"),
         (lambda: Data(X, Y[:, None, None]), "y must have shape"),
         (lambda: Data(X.astype(str), Y), "x must hold numbers, but has dtype"),
         (lambda: Data(X, Y.astype(complex)), "y must hold numbers, but has dtype complex128"),
         (lambda: Data(X, Y, np.ones(3)), r"weight has shape \(3,\), but needs \(4,\)"),
-        (lambda: Data(X, Y, with_entry(np.ones(4), 1, -2)), "negative, but is -2.0 in row 1"),
-        (lambda: Data(X, Y, with_entry(np.ones(4), 2, np.nan)), "weight holds nan in row 2"),
         (lambda: Data(X, Y, x_var=X[:, :2]), "x_var has shape"),
-        (
-            lambda: Data(X, Y, x_var=with_entry(X, (1, 2), -1)),
-            "x_var must not be negative, but is in row 1, column 2",
-        ),
-        (lambda: Data(X, Y, x_var=with_entry(X, (1, 2), np.nan)), "x_var holds nan in row 1"),
     ],
 )
-def test_bad_data_is_refused_with_its_place(make, message):
+def test_arrays_that_do_not_fit_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (Data(with_entry(X, (2, 1), np.nan), Y), r"column 'x\[:, 1\]' is NaN in row 2: remove"),
+        (Data(with_entry(X, (0, 2), -np.inf), Y), r"'x\[:, 2\]' is infinite \(-inf\) in row 0"),
+        (Data(X, with_entry(Y, 3, np.inf)), r"column 'y\[:, 0\]' is infinite \(inf\) in row 3"),
+        (Data(with_entry(X, (1, 0), 1e300), Y), r"'x\[:, 0\]' is 1e\+300 in row 1, too large to"),
+        (Data(X, Y, with_entry(np.ones(4), 1, -2)), "'weight' is -2 in row 1: it must not be neg"),
+        (Data(X, Y, with_entry(np.ones(4), 2, np.nan)), "column 'weight' is NaN in row 2"),
+        (
+            Data(X, Y, x_var=with_entry(X, (1, 2), -1)),
+            r"the variance of column 'x\[:, 2\]' is -1 in row 1: it must not be negative",
+        ),
+        (
+            Data(X, Y, x_var=with_entry(X, (1, 2), np.nan)),
+            r"the variance of column 'x\[:, 2\]' is NaN in row 1",
+        ),
+        (
+            Data(with_entry(X, (2, 1), np.nan), Y, names=["a", "b", "c", "y"], numbers=Y + 7),
+            "column 'b' is NaN in row 9",
+        ),
+        (Data(X, Y, np.zeros(4)), "column 'weight' gives no row a positive weight"),
+    ],
+)
+def test_numbers_that_are_none_are_refused_with_their_place(data, message):
+    with pytest.raises(SourceError, match=message):
+        Statistics.of(data)
+
+
+def test_a_row_is_called_by_its_number_where_rows_are_taken():
+    data = Data(with_entry(X, (2, 1), np.nan), Y, np.array([0.0, 1, 1, 1]))
+    with pytest.raises(SourceError, match="is NaN in row 2:"):
+        Statistics.of(data.take(None))
+    with pytest.raises(SourceError, match="is NaN in row 2:"):
+        Statistics.of(data.take(np.array([3, 2, 0])))
 
 
 def test_large_values_are_not_mistaken_for_infinite_ones():
     """Their sum overflows, the values do not."""
     x = np.full((4, 1), 1.7e308)
-    assert np.array_equal(Data(x, Y, dtype=np.float64).x, x)
+    assert Statistics.of(Data(x, Y)).scaling.x_shift.tolist() == [1.7e308]
 
 
 def test_shapes_and_dtypes_after_the_checks():
     data = Data(X.astype(int), Y > 1, np.array([1, 2, 0, 1]), X)
     assert (data.n_rows, data.x.shape, data.y.shape) == (4, (4, 3), (4, 1))
-    assert {part.dtype for part in (data.x, data.y, data.weight, data.x_var)} == {
-        np.dtype(np.float32)
-    }
-    assert Data(X, Y, dtype=np.float64).y.dtype == np.float64
+    parts = (data.x, data.y, data.weight, data.x_var)
+    assert {part.dtype.name for part in parts} == {"float64"}
 
 
-def test_arrays_that_fit_are_not_copied():
-    x = X.astype(np.float32)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_floats_are_not_copied(dtype):
+    x = X.astype(dtype)
     assert Data(x, Y).x is x
 
 
@@ -78,43 +107,52 @@ class TestScaling:
     def test_agrees_with_exact_sums(self, dtype, offset):
         """Against sums without rounding (math.fsum) of the very numbers that are stored."""
         rng = np.random.default_rng(0)
-        data = Data(rng.normal(size=(200, 2)) + offset, rng.normal(size=200), dtype=dtype)
+        x = (rng.normal(size=(200, 2)) + offset).astype(dtype)
+        data = Data(x, rng.normal(size=200))
         scaling = Scaling.of(data)
         for column in range(2):
             values = data.x[:, column].astype(np.float64).tolist()
             mean = math.fsum(values) / 200
             std = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / 200)
-            assert scaling.x_shift[column] == pytest.approx(float(dtype(mean)), rel=1e-15)
+            assert scaling.x_shift[column] == pytest.approx(mean, rel=1e-14)
             assert scaling.x_scale[column] == pytest.approx(std, rel=1e-12)
 
     def test_keeps_its_digits_at_a_large_offset(self):
         """A spread of 1 at 1e8: in float64 the difference of squares would have no digits left."""
         rng = np.random.default_rng(0)
         y = rng.normal(size=1000)
-        scaling = Scaling.of(Data(np.zeros((1000, 1)), y + 1e8, dtype=np.float64))
+        scaling = Scaling.of(Data(np.zeros((1000, 1)), y + 1e8))
         assert scaling.y_scale[0] == pytest.approx(y.std(), rel=1e-7)
         assert scaling.y_shift[0] - 1e8 == pytest.approx(y.mean(), abs=2e-8)
 
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     @pytest.mark.parametrize("value", [0.0, 0.1, -3.7, 1e8, 1e-30])
     def test_a_constant_column_becomes_zero(self, dtype, value):
-        data = Data(np.full((50, 1), value), np.arange(50.0), dtype=dtype)
+        data = Data(np.full((50, 1), value, dtype), np.arange(50.0))
         scaling = Scaling.of(data)
         assert scaling.x_scale[0] == 1.0
-        assert np.all(data.x - scaling.x_shift.astype(dtype) == 0)
+        assert np.all(scaling.inputs(data.x, None, dtype)[0] == 0)
 
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     def test_an_ulp_of_noise_is_no_spread(self, dtype):
         """Else rounding errors would be blown up to variance 1."""
         x = np.full((50, 1), dtype(1e8))
         x[::2] = np.nextafter(dtype(1e8), dtype(np.inf))
-        assert Scaling.of(Data(x, np.arange(50.0), dtype=dtype)).x_scale[0] == 1.0
+        assert Scaling.of(Data(x, np.arange(50.0))).x_scale[0] == 1.0
 
-    def test_what_is_subtracted_is_what_is_added_again(self):
-        """The shift is a number of the data's dtype, so that float32 rounds it no further."""
-        y = np.random.default_rng(0).normal(1e6, 10.0, 100)
-        shift = Scaling.of(Data(np.zeros((100, 1)), y)).y_shift[0]
-        assert float(np.float32(shift)) == shift
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_rows_are_shifted_before_they_are_rounded(self, dtype):
+        """Against whole numbers that float64 holds exactly: times within ten minutes."""
+        time = 1_700_000_000 + np.arange(601.0)
+        scaling = Scaling.of(Data(time[:, None], 1e9 + time))
+        rows = Rows(time[:, None], 1e9 + time[:, None], None, np.full((601, 1), 25.0))
+        found = scaling.rows(rows, dtype)
+        exact = (np.arange(601.0) - 300) / np.std(np.arange(601.0))
+        tolerance = 4 * np.finfo(dtype).eps
+        for part in (found.x, found.y):
+            assert part.dtype == dtype
+            np.testing.assert_allclose(part[:, 0], exact, rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(found.x_var, 25.0 / np.var(np.arange(601.0)), rtol=tolerance)
 
     def test_weights_count_rows(self):
         repeats = np.array([1, 3, 0, 2])
@@ -125,29 +163,57 @@ class TestScaling:
             np.testing.assert_allclose(a, b, rtol=1e-14)
 
     def test_rows_choose(self):
-        chosen = Scaling.of(Data(X, Y), np.array([2, 0]))
+        chosen = Scaling.of(Data(X, Y).take(np.array([2, 0])))
         alone = Scaling.of(Data(X[[2, 0]], Y[[2, 0]]))
         for field in dataclasses.fields(Scaling):
             np.testing.assert_array_equal(getattr(chosen, field.name), getattr(alone, field.name))
 
     def test_blocks_do_not_show(self):
-        """More rows than one block holds, which is 2^22 numbers."""
-        n = 2**22 + 1000
+        """More rows than are worked on at a time, which is 2^20 numbers."""
+        n = 2**20 + 1000
         x = np.zeros((n, 1), np.float32)
         x[-1000:] = 1.0
         scaling = Scaling.of(Data(x, np.zeros(n, np.float32)))
         mean = 1000 / n
-        assert scaling.x_shift[0] == pytest.approx(float(np.float32(mean)), rel=1e-15)
+        assert scaling.x_shift[0] == pytest.approx(mean, rel=1e-12)
         assert scaling.x_scale[0] == pytest.approx(math.sqrt(mean * (1 - mean)), rel=1e-12)
 
-    def test_no_positive_weight_is_refused(self):
-        with pytest.raises(ValueError, match="no rows of positive weight"):
-            Scaling.of(Data(X, Y, np.zeros(4)))
-
     def test_identity(self):
-        same = Scaling.identity(Data(X, Y))
+        same = Scaling.identity(3, 1)
         assert (same.x_shift.tolist(), same.x_scale.tolist()) == ([0] * 3, [1] * 3)
         assert (same.y_shift.tolist(), same.y_scale.tolist()) == ([0], [1])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_statistics_do_not_depend_on_blocks(tmp_path, dtype, weighted):
+    """To 1e-12, also for a column that is large and nearly constant, and for whole targets."""
+    rng = np.random.default_rng(0)
+    columns = {
+        "large": 1e6 + rng.normal(size=500),
+        "small": 1e-8 * rng.normal(size=500),
+        "constant": np.full(500, 0.1),
+        "whole": rng.integers(-5, 5, 500),
+        "y": rng.integers(0, 9, 500) / 2,
+        "w": rng.integers(0, 3, 500),
+    }
+    columns = {name: values.astype(dtype) for name, values in columns.items()}
+    source = ParquetSource(
+        rows.write(tmp_path / "rows", columns, files=4, row_group_size=40),
+        features=["large", "small", "constant", "whole"],
+        targets="y",
+        weight="w" if weighted else None,
+    )
+    x = np.stack([columns[name] for name in source.features], 1)
+    weight = columns["w"] if weighted else None
+    found, wanted = Statistics.of(source), Statistics.of(Data(x, columns["y"], weight))
+    assert found.n_rows == wanted.n_rows == 500
+    assert found.total_weight == wanted.total_weight == (weight.sum() if weighted else 500)
+    for name in ("x_shift", "x_scale", "y_shift", "y_scale"):
+        a, b = getattr(found.scaling, name), getattr(wanted.scaling, name)
+        np.testing.assert_allclose(a, b, rtol=1e-12, err_msg=name)
+    np.testing.assert_array_equal(found.noise_floor, wanted.noise_floor)
+    np.testing.assert_allclose(found.noise_floor, [0.05])
 
 
 class TestBuckets:
@@ -173,22 +239,34 @@ class TestBuckets:
 
     @given(st.integers(1, 20), st.integers(0, 20))
     def test_padding_repeats_the_first_row(self, n, extra):
-        rows = np.arange(2.0 * n).reshape(n, 2)
-        padded = pad_rows(rows, n + extra)
+        numbers = np.arange(2.0 * n).reshape(n, 2)
+        data = Data(numbers, numbers[:, 0])
+        plan = Plan((n,), batch_size=n, buffer_rows=n + extra, shuffle=False, seed=())
+        same = Scaling.identity(2, 1)
+        feed = Feed(data, plan, same, np.dtype(float), Statistics.of(data))
+        padded = feed.fill(data.read(0), n + extra).x
         assert padded.shape == (n + extra, 2)
-        assert np.array_equal(padded[:n], rows)
-        assert np.all(padded[n:] == rows[0])
+        assert np.array_equal(padded[:n], numbers)
+        assert np.all(padded[n:] == numbers[0])
 
-    def test_what_fits_is_not_copied(self):
-        assert pad_rows(X, 4) is X
+
+def floor_of(y):
+    return Statistics.of(Data(np.zeros((len(y), 1)), y)).noise_floor
 
 
 def test_the_noise_floor_follows_the_step_between_repeated_targets():
     whole = np.array([3.0, 5.0, 5.0, 8.0, 7.0])[:, None]
-    assert noise_floor(whole) == pytest.approx([0.1])
-    assert noise_floor(1000 * whole + 5) == pytest.approx([100.0])  # in the target's units
+    assert floor_of(whole) == pytest.approx([0.1])
+    assert floor_of(1000 * whole + 5) == pytest.approx([100.0])  # in the target's units
     distinct = np.random.default_rng(0).normal(size=(50, 1))
-    assert noise_floor(distinct) == 0
-    assert noise_floor(np.ones((5, 1))) == 0  # a constant has no step
-    assert noise_floor(np.ones((1, 2))).tolist() == [0.0, 0.0]
-    assert noise_floor(np.hstack([whole, distinct[:5]]))[1] == 0
+    assert floor_of(distinct) == 0
+    assert floor_of(np.ones((5, 1))) == 0  # a constant has no step
+    assert floor_of(np.ones((1, 2))).tolist() == [0.0, 0.0]
+    assert floor_of(np.hstack([whole, distinct[:5]]))[1] == 0
+
+
+def test_a_continuous_target_has_no_floor(monkeypatch):
+    monkeypatch.setattr("varprop.data.statistics._MANY_VALUES", 50)
+    y = np.arange(100.0)
+    y[-1] = 0.0
+    assert floor_of(y).tolist() == [0.0]

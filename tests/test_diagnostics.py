@@ -101,7 +101,7 @@ def test_bad_input_is_named(function):
     one = Predictive.gaussian([1.0], [1.0], 0.0)
     with pytest.raises(ValueError, match=r"2 outputs: choose one by prediction.marginal"):
         function(np.ones((1, 2)), wide)
-    with pytest.raises(ValueError, match=r"y has shape \(2,\), not \(1,\)"):
+    with pytest.raises(ValueError, match=r"y has shape \(2,\) but the prediction has \(1,\)"):
         function([1.0, 2.0], one)
     with pytest.raises(ValueError, match="y is not finite at row 0"):
         function([np.nan], one)
@@ -114,3 +114,19 @@ def test_bad_input_is_named(function):
     else:
         with pytest.raises(ValueError, match="levels must be"):
             function([1.0], one, levels=[1.0])
+
+
+def test_noise_of_its_own_for_every_row_is_seen_and_judged():
+    rng = np.random.default_rng(7)
+    noise = rng.uniform(0.01, 4.0, 3000)
+    truth = Predictive.gaussian(np.zeros(3000), np.full(3000, 0.01), noise)
+    y = truth.sample(random_state=8)[0]
+    groups = error_by_std(y, truth, n_bins=6, probability=0.999)
+    assert groups.stated[-1] > 3 * groups.stated[0]
+    assert ((groups.lower <= groups.error) & (groups.error <= groups.upper)).all()
+    curve = calibration_curve(y, truth, levels=[0.5, 0.9], probability=0.999)
+    assert ((curve.lower <= curve.observed) & (curve.observed <= curve.upper)).all()
+    # With one noise for all, of the same size on average, the shape is wrong and is said to be.
+    same = Predictive.gaussian(truth.mean, truth.model_var, noise.mean())
+    curve = calibration_curve(y, same, levels=[0.3], probability=0.999)
+    assert curve.observed[0] > curve.upper[0]

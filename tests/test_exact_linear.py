@@ -8,13 +8,26 @@ of VI has the same mean and the variances 1 / A_jj, and
     ELBO = log evidence - KL[q || posterior],   KL = (sum_j log A_jj - log det A) / 2.
 """
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
 
-from varprop import ROPD, VI, Data, GaussianLikelihood, Model, Outcome, Recipe, StopRule, fit
+from varprop import (
+    ROPD,
+    VI,
+    Data,
+    GaussianLikelihood,
+    Model,
+    Outcome,
+    Recipe,
+    Scaling,
+    StopRule,
+    fit,
+)
 from varprop.learning.likelihoods import AbstractLikelihood
 from varprop.learning.priors import FixedGaussian
 from varprop.nn import Dense, GaussianWeights
@@ -28,6 +41,27 @@ class KnownNoise(AbstractLikelihood):
     """A Gaussian likelihood of which nothing is learned."""
 
     inner: GaussianLikelihood = constant()
+    scales_targets: ClassVar[bool] = False
+    wants_joint: ClassVar[bool] = False
+
+    @classmethod
+    def start(cls, n_targets, *, noise_std=0.5):
+        return cls(GaussianLikelihood.start(n_targets, noise_std=noise_std))
+
+    @property
+    def n_targets(self):
+        return self.inner.n_targets
+
+    @property
+    def n_outputs(self):
+        return self.inner.n_outputs
+
+    @property
+    def noise_var(self):
+        return self.inner.noise_var
+
+    def floored(self, floor):
+        return self
 
     def expected_log_prob(self, f, y):
         return self.inner.expected_log_prob(f, y)
@@ -95,14 +129,14 @@ def train(x, y, likelihood, objective=None, weight=None, kl_weight=1.0):
         batch_size=None,
         stop=StopRule(tol=0.0),
     )
-    data = Data(x, y, weight, dtype=np.float64)
+    data = Data(x, y, weight)
     return fit(
         start(likelihood),
         data,
         VI() if objective is None else objective,
         key=jax.random.key(0),
         recipe=recipe,
-        standardize=False,
+        scaling=Scaling.identity(2, 1),
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from varprop import ROPD, VI, Data, Recipe, SampledVI, StopRule, fit, propagate, regression_model
+from varprop import ROPD, VI, Data, Recipe, SampledVI, StopRule, fit, regression_model
 from varprop.nn import BernoulliWeights
 
 NOISE = 0.3
@@ -38,8 +38,8 @@ def held_out(objective, max_steps, **options):
     model = regression_model(1, 1, key=jax.random.key(0), hidden_layer_sizes=(20,), **options)
     result = fit(model, Data(x, 10 * y + 50), objective, key=jax.random.key(1), recipe=recipe)
     x, y = sine(2000, 1)
-    out = propagate(result.model, x, scaling=result.scaling)
-    std = np.sqrt(out.var + out.noise_var)
+    out = result.predictive(x)
+    std = out.std
     error = (10 * y + 50) - out.mean
     nll = -stats.norm.logpdf(error, 0.0, std).mean() - np.log(10)
     return nll, np.mean(np.abs(error) < stats.norm.ppf(0.95) * std)

@@ -105,7 +105,7 @@ def test_correlation_changes_the_joint_log_predictive(rows, x64):
 def test_predictive_agrees_with_sampling(rows, x64):
     """Draws of output plus noise; one false alarm in a million runs over all entries."""
     mean, var, _, std = rows
-    predictive = GaussianLikelihood(std).predictive(Gaussian(mean, var))
+    predictive = GaussianLikelihood(std).predictive(Gaussian(mean, var))[0].total
     rng = np.random.default_rng(1)
     draws = rng.normal(mean, np.sqrt(var), (20_000, 4, 2)) + rng.normal(0, std, (20_000, 4, 2))
     mean_z, var_z = sampling_z(draws, predictive.mean, predictive.var)
@@ -117,7 +117,7 @@ def test_predictive_agrees_with_sampling(rows, x64):
 def test_joint_predictive_adds_noise_to_the_diagonal_only(rows, x64):
     mean, var, _, std = rows
     joint, cov = joint_output(mean, var)
-    predictive = GaussianLikelihood(std).predictive(joint)
+    predictive = GaussianLikelihood(std).predictive(joint)[0].total
     np.testing.assert_allclose(predictive.dense_cov(), cov + np.diag(std**2), rtol=1e-14)
 
 
@@ -128,7 +128,8 @@ def test_an_exactly_known_output_leaves_the_noise_alone(rows, x64):
     truth = stats.norm.logpdf(y, mean, std).sum(axis=-1)
     np.testing.assert_allclose(likelihood.expected_log_prob(f, y), truth, rtol=1e-13)
     np.testing.assert_allclose(likelihood.log_predictive(f, y), truth, rtol=1e-13)
-    np.testing.assert_allclose(likelihood.predictive(f).var, np.tile(std**2, (4, 1)), rtol=1e-14)
+    (component,) = likelihood.predictive(f)
+    np.testing.assert_allclose(component.total.var, np.tile(std**2, (4, 1)), rtol=1e-14)
 
 
 def test_jensen_orders_the_two(rows, x64):
@@ -159,24 +160,28 @@ def test_gradients_agree_with_finite_differences(rows, method, joint, x64):
 def test_the_noise_is_learned():
     likelihood = GaussianLikelihood(jnp.array([0.5, 2.0]))
     assert count_parameters(likelihood) == 2
-    np.testing.assert_allclose(likelihood.var, [0.25, 4.0], rtol=1e-6)
+    np.testing.assert_allclose(likelihood.noise_var, [0.25, 4.0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("method", ["expected_log_prob", "log_predictive"])
 def test_sizes_that_differ_are_named(method):
     likelihood = GaussianLikelihood(jnp.ones(2))
     f, y = Gaussian(jnp.zeros((3, 2)), 1.0), jnp.zeros((3, 1))
-    with pytest.raises(ValueError, match="has 2 outputs, but the network gives 2 and the targets"):
+    with pytest.raises(
+        ValueError, match="2 targets and needs 2 outputs of .* gives 2 and the targets are 1"
+    ):
         getattr(likelihood, method)(f, y)
     f, y = Gaussian(jnp.zeros((3, 1)), 1.0), jnp.zeros((3, 2))
-    with pytest.raises(ValueError, match="has 2 outputs, but the network gives 1 and the targets"):
+    with pytest.raises(
+        ValueError, match="2 targets and needs 2 outputs of .* gives 1 and the targets are 2"
+    ):
         getattr(likelihood, method)(f, y)
 
 
 @pytest.mark.parametrize(
     ("std", "message"),
     [
-        (jnp.array(1.0), "std must have one entry per output, but has shape"),
+        (jnp.array(1.0), "std must have one entry per target, but has shape"),
         (jnp.array([1.0, 0.0]), "std must be positive, but is 0 at index 1"),
         (jnp.array([jnp.nan]), "std must be positive, but is nan"),
     ],
@@ -197,12 +202,12 @@ def test_a_floor_adds_its_variance_to_the_noise(rows, x64):
         np.testing.assert_allclose(
             getattr(raised, name)(f, jnp.asarray(y)), getattr(plain, name)(f, jnp.asarray(y))
         )
-    np.testing.assert_allclose(raised.predictive(f).var, plain.predictive(f).var)
+    np.testing.assert_allclose(raised.predictive(f)[0].total.var, plain.predictive(f)[0].total.var)
     assert count_parameters(raised) == count_parameters(plain)  # the floor is not learned
 
 
 def test_noise_cannot_fall_below_its_floor():
     likelihood = GaussianLikelihood(jnp.array([1e-20]), floor=jnp.array([0.1]))
-    assert float(likelihood.var[0]) == pytest.approx(0.01)
+    assert float(likelihood.noise_var[0]) == pytest.approx(0.01)
     with pytest.raises(ValueError, match="floor"):
         GaussianLikelihood(jnp.ones(1), floor=jnp.array([-0.1]))

@@ -256,7 +256,7 @@ P = Predictive.gaussian([0.0, 0.0], [1.0, 1.0], 0.0)
         (lambda: metrics.nll([[0.0], [0.0]], P), r"y_true has shape \(2, 1\)"),
         (lambda: metrics.rmse([0.0], P), "y_true has shape"),
         (lambda: metrics.crps([0.0, np.nan], P), "y_true is not finite at row 1"),
-        (lambda: metrics.rmse([], []), "n > 0"),
+        (lambda: metrics.rmse([], []), "at least one row"),
         (lambda: metrics.mae([0.0, 0.0], P, sample_weight=[1.0]), "sample_weight has shape"),
         (lambda: metrics.mae([0.0, 0.0], P, sample_weight=[1.0, -1.0]), "not negative"),
         (lambda: metrics.mae([0.0, 0.0], P, sample_weight=[0.0, 0.0]), "all zero"),

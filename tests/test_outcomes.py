@@ -1,11 +1,12 @@
 """How training ends: every outcome, and every wrong argument, said clearly."""
 
+import time
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from varprop.training.progress import Progress
 
 import probe
 import tiny
@@ -14,13 +15,15 @@ from varprop import (
     VI,
     Data,
     GaussianLikelihood,
+    HeteroscedasticGaussian,
     Lane,
     Model,
     Outcome,
+    Scaling,
     fit,
     fit_many,
-    propagate,
 )
+from varprop.training.session import Session
 
 KEY = jax.random.key(5)
 
@@ -38,8 +41,9 @@ def calm(data):
 
 def is_usable(result, data):
     """Whether everything a user would look at is finite."""
-    out = propagate(result.model, data.x, scaling=result.scaling)
-    numbers = [tiny.params(result.model), result.history, result.loss, *out[:2], out.noise_var]
+    out = result.predictive(data.x)
+    parts = (out.mean, out.model_var, out.noise_var)
+    numbers = [tiny.params(result.model), result.history, result.loss, *parts]
     return all(np.isfinite(part).all() for part in numbers)
 
 
@@ -63,7 +67,7 @@ def test_a_lane_that_diverges_keeps_what_is_finite(data, calm, learning_rate):
 
 def test_the_step_over_the_cliff_is_taken_back(x64):
     """theta goes 0, 0.4, 0.8, 1.2, where the loss is infinite: 0.8 is kept."""
-    data = Data(np.zeros((40, 1)), np.ones(40), dtype=np.float64)
+    data = Data(np.zeros((40, 1)), np.ones(40))
     result = fit(
         probe.model(),
         data,
@@ -71,7 +75,7 @@ def test_the_step_over_the_cliff_is_taken_back(x64):
         key=KEY,
         recipe=tiny.recipe(batch_size=None),
         optimizer=optax.sgd(0.4),
-        standardize=False,
+        scaling=Scaling.identity(1, 1),
     )
     assert result.outcome is Outcome.NONFINITE
     np.testing.assert_allclose(result.model.network.theta, 0.8)
@@ -80,14 +84,14 @@ def test_the_step_over_the_cliff_is_taken_back(x64):
 
 
 def test_an_objective_infinite_from_the_start_says_so(x64):
-    data = Data(np.zeros((40, 1)), np.ones(40), dtype=np.float64)
+    data = Data(np.zeros((40, 1)), np.ones(40))
     result = fit(
         probe.model(),
         data,
         probe.Cliff(scale=float("nan")),
         key=KEY,
         recipe=tiny.recipe(batch_size=None),
-        standardize=False,
+        scaling=Scaling.identity(1, 1),
     )
     assert result.outcome is Outcome.NONFINITE
     assert result.n_epochs == 0
@@ -103,7 +107,7 @@ def test_one_row_trains_without_nan(objective):
     assert result.outcome is Outcome.MAX_STEPS
     assert is_usable(result, data)
     assert result.loss < result.history[0]
-    out = propagate(result.model, data.x, scaling=result.scaling)
+    out = result.predictive(data.x)
     assert abs(out.mean[0, 0] - 7.0) < 0.1
 
 
@@ -137,10 +141,12 @@ def test_a_time_limit_returns_what_there_is(data):
 def test_ctrl_c_returns_what_there_is(data, monkeypatch):
     """The interrupt arrives while the main thread watches; lanes not begun are given back too."""
 
-    def interrupt(*_):
+    def interrupt(session, *_):
+        while session.runners[0].schedule.position == 0:
+            time.sleep(0.01)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Progress, "show", interrupt)
+    monkeypatch.setattr(Session, "_watch", interrupt)
     endless = tiny.recipe(max_steps=10**9)
     lanes = [Lane(model=tiny.model(seed), key=KEY, recipe=endless) for seed in range(3)]
     results = fit_many(lanes, data, ROPD(), n_threads=1)
@@ -165,7 +171,10 @@ def test_every_outcome_has_a_sentence():
     ("lanes", "message"),
     [
         ([], "there are no lanes to train"),
-        ([Lane(model=tiny.model(n_outputs=2), key=KEY)], "has 2 outputs, but y has 1 columns"),
+        (
+            [Lane(model=tiny.model(n_outputs=2), key=KEY)],
+            "has 2 targets, but y has 1 columns",
+        ),
         ([Lane(model=tiny.model(n_inputs=3), key=KEY)], "layer needs .*3"),
         (
             [
@@ -195,10 +204,20 @@ def test_lanes_that_cannot_be_trained_are_refused(lanes, message, data):
         fit_many(lanes, data, ROPD())
 
 
-def test_a_likelihood_of_another_size_is_refused(data):
-    network = tiny.model().network
-    model = Model(network, GaussianLikelihood(jnp.ones(2)), tiny.model().prior)
-    with pytest.raises(ValueError, match="2 outputs, but"):
+@pytest.mark.parametrize(
+    ("likelihood", "sentence"),
+    [
+        (GaussianLikelihood(jnp.ones(2)), r"^the likelihood has 2 targets, but y has 1 columns\.$"),
+        (
+            HeteroscedasticGaussian(jnp.ones(1)),
+            r"^HeteroscedasticGaussian needs 2 outputs for 1 targets, but the network has 1\.$",
+        ),
+    ],
+    ids=["targets", "outputs"],
+)
+def test_a_likelihood_that_does_not_fit_is_refused(data, likelihood, sentence):
+    model = Model(tiny.model().network, likelihood, tiny.model().prior)
+    with pytest.raises(ValueError, match=sentence):
         fit(model, data, ROPD(), key=KEY, recipe=tiny.recipe())
 
 
@@ -208,10 +227,20 @@ def test_weights_that_are_all_zero_are_refused():
         fit(tiny.model(), Data(x, y, np.zeros(70)), ROPD(), key=KEY)
 
 
-def test_mixed_precision_is_refused():
-    x, y = tiny.arrays(70)
-    with pytest.raises(TypeError, match="the model is float32, but the data is float64"):
-        fit(tiny.model(), Data(x, y, dtype=np.float64), ROPD(), key=KEY)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_model_says_the_precision(calm, dtype):
+    """Rows of either are scaled in float64 and rounded to it: the caller need not convert them."""
+    x, y = (part.astype(dtype) for part in tiny.arrays(70))
+    found = fit(tiny.model(1), Data(x, y), ROPD(), key=KEY, recipe=tiny.recipe())
+    assert tiny.params(found.model).dtype == np.float32
+    np.testing.assert_allclose(found.history, calm.history, rtol=1e-5)
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+def test_arrays_are_not_data():
+    x, _ = tiny.arrays(70)
+    with pytest.raises(TypeError, match=r"^data must be varprop.Data or a source of rows, but is"):
+        fit(tiny.model(), x, ROPD(), key=KEY)
 
 
 def test_a_checkpoint_in_no_folder_is_refused(data, tmp_path):

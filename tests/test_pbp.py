@@ -56,22 +56,27 @@ def test_units_do_not_matter(model):
 
 def test_fits_in_threads_share_one_program_and_do_not_disturb_each_other(model):
     compiled = []
-    jax.monitoring.register_event_duration_secs_listener(
-        lambda event, duration, **_: compiled.append(event)
-    )
+
+    def listen(event, duration, fun_name="", **_):
+        if event == "/jax/core/compile/backend_compile_duration":
+            compiled.append(fun_name)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
     jax.clear_caches()
     fits = [PBPRegressor(hidden_layer_sizes=5, n_epochs=2, random_state=i) for i in range(4)]
     with ThreadPoolExecutor(4) as pool:
         # 195 and 200 rows are padded to the same size.
         jobs = [pool.submit(fit.fit, X[: 195 + i], Y[: 195 + i]) for i, fit in enumerate(fits)]
         together = [job.result().predict(X) for job in jobs]
-    n_compiled = compiled.count("/jax/core/compile/backend_compile_duration")
+    n_compiled = len(compiled)
     for i, fit in enumerate(fits):
         np.testing.assert_array_equal(
             clone(fit).fit(X[: 195 + i], Y[: 195 + i]).predict(X), together[i]
         )
-    assert compiled.count("/jax/core/compile/backend_compile_duration") == n_compiled
-    assert 2 <= n_compiled < 8  # a pass, a prediction, and a few scalars; not all of it four times
+    assert len(compiled) == n_compiled
+    # A pass and a prediction; threads that come at once may compile the same, but not all of them.
+    assert 1 <= compiled.count("jit(one_pass)") < 4
+    assert 1 <= compiled.count("jit(_propagate_block)") < 4
 
 
 def test_any_depth_and_a_column_of_targets():
@@ -108,9 +113,9 @@ def test_a_constant_target_is_predicted():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"n_epochs": 0}, "n_epochs must be a whole number of at least 1, but is 0"),
-        ({"n_epochs": 2.5}, "n_epochs must be a whole number"),
-        ({"hidden_layer_sizes": (0,)}, "hidden_layer_sizes must be a whole number of at least 1"),
+        ({"n_epochs": 0}, r"'n_epochs' parameter of PBPRegressor must be an int .* Got 0"),
+        ({"n_epochs": 2.5}, r"'n_epochs' parameter of PBPRegressor must be an int .* Got 2\.5"),
+        ({"hidden_layer_sizes": (0,)}, "hidden_layer_sizes must be whole numbers of at least 1"),
     ],
 )
 def test_bad_options_are_named(options, sentence, as_users_run_it):
@@ -121,8 +126,9 @@ def test_bad_options_are_named(options, sentence, as_users_run_it):
 def test_bad_data_is_named(model):
     with pytest.raises(ValueError, match="y has 2 columns, but PBPRegressor learns one target"):
         PBPRegressor().fit(X, np.stack([Y, Y], 1))
-    with pytest.raises(ValueError, match="X contains NaN in row 0"):
-        PBPRegressor().fit(np.full_like(X, np.nan), Y)
+    hole = np.where(np.arange(300) == 3, np.nan, X[:, 0])[:, None]
+    with pytest.raises(ValueError, match=r"column 'X\[:, 0\]' is NaN in row 3"):
+        PBPRegressor().fit(hole, Y)
     with pytest.raises(NotFittedError):
         PBPRegressor().predict(X)
     with pytest.raises(ValueError, match="features"):
@@ -141,9 +147,8 @@ PUBLISHED = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_the_published_table_is_reproduced(name):
+def published_rows(name):
+    """Inputs, targets and published splits, read from the folder that VARPROP_DATA names."""
     folder = os.environ.get("VARPROP_DATA")
     if not folder:
         pytest.skip("VARPROP_DATA does not name a folder with the data sets")
@@ -153,10 +158,19 @@ def test_the_published_table_is_reproduced(name):
     table = parquet.read_table(root / facts["file"])
     x = np.stack([table[column].to_numpy() for column in facts["feature_columns"]], 1)
     y = table[facts["target_columns"][0]].to_numpy()
-    splits = np.load(root / facts["splits"]["file"])
-    scores = []
-    for seed, (train, test) in enumerate(zip(splits["train"], splits["test"], strict=True)):
-        fitted = PBPRegressor(random_state=seed).fit(x[train], y[train])
-        scores.append(metrics.nll(y[test], fitted.predict_dist(x[test])))
+    return x, y, np.load(root / facts["splits"]["file"])
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_published_table_is_reproduced(name):
+    x, y, splits = published_rows(name)
+
+    def score(number):
+        train, test = splits["train"][number], splits["test"][number]
+        fitted = PBPRegressor(random_state=number).fit(x[train], y[train])
+        return metrics.nll(y[test], fitted.predict_dist(x[test]))
+
+    with ThreadPoolExecutor(2) as pool:
+        scores = list(pool.map(score, range(len(splits["train"]))))
     published, error = PUBLISHED[name]
     assert abs(np.mean(scores) - published) < max(2 * error, 0.05)

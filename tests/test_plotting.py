@@ -126,6 +126,18 @@ def test_pit_and_errors_draw_their_groups(held_out):
     np.testing.assert_array_equal(drawn, np.stack([groups.stated, groups.error], axis=1))
 
 
+def test_band_follows_noise_that_differs_from_row_to_row():
+    x = np.linspace(0.0, 1.0, 50)
+    p = Predictive.gaussian(np.zeros(50), np.full(50, 0.01), 0.01 + x**2)
+    total, model = (
+        np.abs(band.get_paths()[0].vertices) for band in plotting.plot_band(x, p).collections
+    )
+    at_end = total[:, 0] == 1.0
+    np.testing.assert_allclose(total[at_end, 1], p.interval(0.9)[1][-1])
+    assert total[:, 1].max() > 6 * total[total[:, 0] == 0.0, 1].max()
+    np.testing.assert_allclose(model[:, 1], 0.1 * 1.6448536, rtol=1e-6)  # the model's stays
+
+
 def test_correlations_of_a_row_of_all_rows_and_covariances():
     def numbers(**options):
         return [t.get_text() for t in plotting.plot_output_correlation(JOINT, **options).texts]

@@ -1,12 +1,22 @@
 """`propagate`: the network's own moments in the user's units, whatever the blocks."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from varprop.training.prediction import _propagate_block
 
 import tiny
-from varprop import Gaussian, Scaling, propagate
+from varprop import (
+    ROPD,
+    Data,
+    Gaussian,
+    GaussianLikelihood,
+    HeteroscedasticGaussian,
+    Scaling,
+    fit,
+    propagate,
+)
+from varprop.training.result import _propagate_block
 
 SCALING = Scaling(
     x_shift=np.array([3.0, -40.0]),
@@ -42,25 +52,24 @@ def test_gives_the_networks_moments_in_the_users_units(model, uncertain):
     out = propagate(model, x, x_var=x_var, scaling=SCALING)
     mean, cov = by_hand(model, x, x_var)
     np.testing.assert_allclose(out.mean, mean, rtol=1e-12)
-    np.testing.assert_allclose(out.var, np.diagonal(cov, axis1=1, axis2=2), rtol=1e-11)
+    np.testing.assert_allclose(out.model_var, np.diagonal(cov, axis1=1, axis2=2), rtol=1e-11)
     noise = np.exp(2 * np.asarray(model.likelihood.log_std)) * SCALING.y_scale**2
-    np.testing.assert_allclose(out.noise_var, noise, rtol=1e-14)
-    if out.cov is not None:
-        np.testing.assert_allclose(out.cov, cov, rtol=1e-11, atol=1e-14)
+    np.testing.assert_allclose(out.noise_var, np.tile(noise, (20, 1)), rtol=1e-14)
+    np.testing.assert_allclose(out.cov, cov + np.diag(noise), rtol=1e-11, atol=1e-14)
 
 
 def test_a_covariance_only_for_joint_outputs(model):
     joint = type(model.network.layers[-1]).__name__ == "JointDense"
     out = propagate(model, inputs(5), scaling=SCALING)
-    assert (out.cov is not None) == joint
-    if joint:
-        assert np.all(np.abs(out.cov[:, 0, 1]) > 0)
+    assert out.is_joint == joint
+    assert np.all((out.cov[:, 0, 1] != 0) == joint)
 
 
 def test_everything_is_float64():
     """Also where the model is float32: it is NumPy's from there on."""
     out = propagate(tiny.model(n_outputs=2, joint=True), inputs(5), scaling=SCALING)
-    assert {part.dtype.name for part in out} == {"float64"}
+    parts = (out.mean, out.model_var, out.noise_var, out.cov)
+    assert {part.dtype.name for part in parts} == {"float64"}
 
 
 @pytest.mark.parametrize("n", [0, 1, 31, 32, 33, 64, 65, 100])
@@ -93,7 +102,8 @@ def test_without_scaling_units_are_the_networks():
     out = propagate(model, x)
     direct = model.network.moments(jnp.asarray(x))
     np.testing.assert_allclose(out.mean, direct.mean, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(out.cov, direct.dense_cov(), rtol=1e-5, atol=1e-7)
+    noise = np.diag(np.asarray(model.likelihood.noise_var))
+    np.testing.assert_allclose(out.cov, direct.dense_cov() + noise, rtol=1e-5, atol=1e-7)
 
 
 def test_units_of_the_target_scale_the_answer(model):
@@ -119,6 +129,32 @@ def test_units_of_the_inputs_do_not_matter(model):
     b = propagate(model, x * factor, x_var=x_var * factor**2, scaling=other)
     np.testing.assert_allclose(b.mean, a.mean, rtol=1e-9)
     np.testing.assert_allclose(b.var, a.var, rtol=1e-9)
+
+
+@pytest.mark.parametrize("likelihood", [GaussianLikelihood, HeteroscedasticGaussian])
+def test_a_fit_predicts(likelihood):
+    """In the user's units; of a row by itself what it says among others."""
+    x, y = tiny.arrays(70)
+    data = Data(100 * x, 1e4 + 50 * y)
+    recipe = tiny.recipe(max_steps=600, batch_size=None)
+    result = fit(
+        tiny.model(likelihood=likelihood), data, ROPD(), key=jax.random.key(0), recipe=recipe
+    )
+    out = result.predictive(data.x)
+    assert out.mean.shape == out.model_var.shape == out.noise_var.shape == (70, 1)
+    np.testing.assert_allclose(result.predictive(data.x[3:4]).mean, out.mean[3:4], rtol=1e-6)
+    assert 0.5 * data.y.std() < np.sqrt(np.mean(out.var)) < 1.1 * data.y.std()
+    assert np.mean((data.y - out.mean) ** 2) < 0.9 * data.y.var()
+    uncertain = result.predictive(data.x, x_var=np.full((70, 2), 50.0**2))
+    assert np.all(uncertain.model_var > out.model_var)
+    assert len(repr(result)) < 100
+
+
+def test_a_row_too_far_out_is_named():
+    x = inputs(5)
+    x[3, 0] = 1e300
+    with pytest.raises(ValueError, match="The prediction of row 3 is not finite"):
+        propagate(tiny.model(n_outputs=2), x, scaling=SCALING)
 
 
 def test_inputs_of_another_width_are_refused():

@@ -19,7 +19,7 @@ from varprop.bench.tables import table
 from varprop.predictive import Predictive
 from varprop.report import write_benchmark_report, write_report
 from varprop.report.benchmark import VERDICTS
-from varprop.report.files import script_json
+from varprop.report.files import environment
 from varprop.report.numerals import number, tick_labels, ticks
 from varprop.report.regions import Column, regions
 from varprop.report.svg import Axis, Frame, coordinate, element
@@ -102,6 +102,24 @@ def test_verdict_follows_the_data(path, stretch, said):
     assert said in text
     spread = {1.0: "No sign of a wrong shape", 2.0: "too small", 0.3: "too large"}[stretch]
     assert spread in text
+
+
+def test_noise_that_differs_from_row_to_row_is_shown_where_it_is(path):
+    x = np.random.default_rng(4).uniform(0, 1, (600, 2))
+    p = Predictive.gaussian(x[:, 0], np.full(600, 1e-4), (0.05 + x[:, 1]) ** 2)
+    y = p.sample(random_state=5)[0]
+    features = {"calm": x[:, 0], "loud": x[:, 1]}
+    write_report(path, title="T", prediction=p, y=y, target_names=["t"], features=features)
+    _, text, _ = read(path)
+    assert "hold about as many observations as they should" in text
+    assert "The largest change is along loud" in text
+    assert "nearly all of it is noise" in text
+    pair = Predictive.joint(
+        np.zeros((600, 2)), np.tile(np.eye(2), (600, 1, 1)), np.stack([x[:, 0], x[:, 1]], axis=1)
+    )
+    y = pair.sample(random_state=6)[0]
+    write_report(path, title="T", prediction=pair, y=y, target_names=["a", "b"], features=features)
+    assert "All targets" in read(path)[1]
 
 
 def test_all_parts_are_there(path):
@@ -187,13 +205,14 @@ def test_hostile_text_stays_text(path):
     assert data["targets"][1]["name"] == bad
 
 
-def test_script_json_has_no_character_that_matters_to_html():
+def test_json_of_a_page_has_no_character_that_matters_to_html():
+    template = environment().from_string("{{ value|tojson }}")
     value = {"</script>": ["<!--", "&amp;", "\u2028\u2029", "ü"]}
-    text = script_json(value)
+    text = template.render(value=value)
     assert not set("<>&\u2028\u2029ü") & set(text)
     assert json.loads(text) == value
     with pytest.raises(ValueError, match="not JSON compliant"):
-        script_json(float("nan"))
+        template.render(value=float("nan"))
 
 
 NORMAL = np.random.default_rng(5).normal(size=(2, 40))
@@ -306,7 +325,7 @@ def test_bad_input_is_named_and_nothing_is_written(path, as_users_run_it):
     attempt("1 row_labels but 4 rows", row_labels=["a"])
     attempt(r"loss_curve must have shape \(n_epochs,\)", loss_curve=np.zeros((2, 2)))
     assert not path.exists()
-    with pytest.raises(FileNotFoundError, match=r"The folder .*absent does not exist"):
+    with pytest.raises(FileNotFoundError, match=r"[Tt]he folder .*absent does not exist"):
         write_report(
             path.parent / "absent" / "a.html", title="T", prediction=p, y=y, target_names=["t"]
         )
@@ -317,9 +336,9 @@ def test_columns_are_numbers_or_words():
     assert Column.read("a", np.array([1.5, None], dtype=object)).text(1) == "(missing)"
     assert Column.read("a", np.array(["x", None, np.nan], dtype=object)).text(2) == "(missing)"
     frame = pd.DataFrame({"n": pd.array([1, None], "Int64"), "w": pd.array(["x", None], "string")})
-    assert Column.read("n", frame["n"]).numbers[0] == 1.0
+    assert Column.read("n", frame["n"]).values[0] == 1.0
     assert [Column.read(name, frame[name]).text(1) for name in frame] == ["(missing)"] * 2
-    assert Column.read("a", np.array([True, False])).words.tolist() == ["True", "False"]
+    assert Column.read("a", np.array([True, False])).values.tolist() == ["True", "False"]
     assert Column.read("a", np.array(["2026-01-02"], "datetime64[D]")).text(0) == "2026-01-02"
     assert len(Column.read("a", ["x" * 200]).text(0)) == 80
 

@@ -15,6 +15,7 @@ from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 from selenium.webdriver.support.select import Select  # noqa: E402
+from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(
@@ -37,7 +38,7 @@ FLAGS = [
 MINUS = "\N{MINUS SIGN}"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser(tmp_path_factory):
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM
@@ -51,7 +52,7 @@ def browser(tmp_path_factory):
     driver.quit()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def report(tmp_path_factory):
     """Two targets, more rows than are drawn, and hostile names everywhere."""
     rng = np.random.default_rng(0)
@@ -83,7 +84,7 @@ def report(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def benchmark(tmp_path_factory):
     path = tmp_path_factory.mktemp("pages") / "benchmark.html"
     base = {"protocol": "20 splits", "n_splits": 20, "nll_se": 0.05, "paper_pm": 0.06}
@@ -294,6 +295,11 @@ def test_filters_of_the_benchmark(browser, benchmark):
         assert browser.find_element(By.ID, "shown").text == str(len(visible))
         return [row.get_attribute("data-dataset") for row in visible]
 
+    def reset():
+        browser.find_element(By.CSS_SELECTOR, "button[type=reset]").click()
+        # The page filters again only after the browser has emptied the form.
+        WebDriverWait(browser, 10).until(lambda _: browser.find_element(By.ID, "shown").text == "4")
+
     assert shown() == ["boston", "boston", "yacht", "year"]
     pick = {
         s.get_attribute("name"): Select(s) for s in browser.find_elements(By.TAG_NAME, "select")
@@ -302,14 +308,14 @@ def test_filters_of_the_benchmark(browser, benchmark):
     assert shown() == ["boston", "boston"]
     pick["verdict"].select_by_visible_text("worse")
     assert shown() == ["boston"]
-    browser.find_element(By.CSS_SELECTOR, "button[type=reset]").click()
+    reset()
     assert len(shown()) == 4
     pick["method"].select_by_visible_text(HOSTILE)
     assert shown() == ["boston"]
-    browser.find_element(By.CSS_SELECTOR, "button[type=reset]").click()
+    reset()
     pick["protocol"].select_by_visible_text("paper")
     assert shown() == ["yacht"]
-    browser.find_element(By.CSS_SELECTOR, "button[type=reset]").click()
+    reset()
     browser.find_element(By.CSS_SELECTOR, "input[type=search]").send_keys("YACHT")
     assert shown() == ["yacht"]
 

@@ -9,20 +9,20 @@ from hypothesis import strategies as st
 
 import tiny
 from probe import Linear, model
-from varprop import Data, Outcome, StopRule, fit
+from varprop import Data, Outcome, Scaling, StopRule, fit
 from varprop.training.recipe import Recipe
 
 
 def run(y, recipe, *, kl=0.0, **options):
     """Train the probe in float64 without scaling."""
-    data = Data(np.zeros((len(y), 1)), np.asarray(y), dtype=np.float64)
+    data = Data(np.zeros((len(y), 1)), np.asarray(y))
     return fit(
         model(kl),
         data,
         Linear(),
         key=jax.random.key(0),
         recipe=recipe,
-        standardize=False,
+        scaling=Scaling.identity(1, 1),
         **options,
     )
 

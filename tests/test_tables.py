@@ -10,21 +10,27 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
-from varprop.tables.kinds import Roles
-from varprop.tables.learning import prepare
 
-import varprop.tables.reading
-from varprop.tables.columns import CategoryColumn, NumberColumn
-from varprop.tables.errors import TableError
-from varprop.tables.preprocessing import Preprocessing, check_columns
-from varprop.tables.reading import read_table, stream_table
-from varprop.tables.source import open_source
-from varprop.tables.writing import open_sink, output_format, replacing
+import varprop.tables.source
+from varprop.atomic import replacing
+from varprop.errors import InputError
+from varprop.tables import TableError, open_source, write_table
+from varprop.tables.columns import CategoryColumn, NumberColumn, Preprocessing
+from varprop.tables.model import TableRows, from_json, to_json
+from varprop.tables.prediction import output_format
+from varprop.tables.source import Source
+from varprop.tables.survey import Roles, survey
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 TABLE = pa.table({"a": [1.5, 2.5, 3.5], "c": ["x", "y", "x"]})
 COLUMNS = {"a": pa.float64(), "c": pa.string()}
+
+
+def whole(path):
+    """All rows of a file, read as `fit` reads them."""
+    source = open_source(path).load()
+    return pa.Table.from_batches(source.read(source.names))
 
 
 def write(path, content):
@@ -55,23 +61,20 @@ def forms(tmp_path):
 
 def test_every_format_gives_the_same_table(forms):
     for name, path in forms.items():
-        source = open_source(path)
-        assert read_table(source).equals(TABLE), name
-        streamed = pa.Table.from_batches(stream_table(source, COLUMNS, block_rows=2))
-        assert streamed.equals(TABLE), name
+        assert whole(path).equals(TABLE), name
+        assert pa.Table.from_batches(open_source(path).read(COLUMNS)).equals(TABLE), name
 
 
 def test_only_the_columns_asked_for_are_streamed(forms):
     for path in forms.values():
-        (batch,) = stream_table(open_source(path), {"c": pa.string()})
+        (batch,) = open_source(path).read({"c": pa.string()})
         assert batch.schema.names == ["c"]
 
 
 def test_lines_are_counted_as_an_editor_does(tmp_path):
     path = write(tmp_path / "t.csv", 'a,b\n\n1,"x\ny"\n2,z\n\n\n3,z\n')
     source = open_source(path)
-    assert [source.line(row) for row in range(3)] == [3, 5, 8]
-    assert source.where(2) == "line 8 of t.csv"
+    assert [source.where(row) for row in range(3)] == [f"line {n} of t.csv" for n in (3, 5, 8)]
     pq.write_table(TABLE, tmp_path / "t.parquet")
     assert open_source(str(tmp_path / "t.parquet")).where(2) == "row 3 of t.parquet"
 
@@ -79,16 +82,15 @@ def test_lines_are_counted_as_an_editor_does(tmp_path):
 @pytest.mark.parametrize("form", ["csv", "parquet", "feather"])
 def test_a_stream_holds_little_of_the_table(tmp_path, monkeypatch, form):
     # The reader of text is some blocks ahead: small ones make a small table large enough.
-    monkeypatch.setattr(varprop.tables.reading, "_BLOCK_BYTES", 2**17)
+    monkeypatch.setattr(varprop.tables.source, "_BLOCK_BYTES", 2**17)
     rng = np.random.default_rng(0)
     part = {name: rng.normal(size=2**17) for name in "abcd"}
     schema = pa.schema([(name, pa.float64()) for name in part])
     path = str(tmp_path / f"t.{form}")
-    with open_sink(path, schema) as sink:
-        for _ in range(8):
-            sink.write(pa.RecordBatch.from_pydict(part, schema=schema))
+    batch = pa.RecordBatch.from_pydict(part, schema=schema)
+    write_table(path, iter([batch] * 8))
     before, most, n_rows = pa.total_allocated_bytes(), 0, 0
-    for batch in stream_table(open_source(path), dict.fromkeys(part, pa.float64())):
+    for batch in open_source(path).read(dict.fromkeys(part, pa.float64())):
         most = max(most, pa.total_allocated_bytes() - before)
         n_rows += batch.num_rows
     whole = 8 * 2**17 * 4 * 8
@@ -100,20 +102,18 @@ def test_a_type_that_changes_late_is_no_surprise(tmp_path):
     """A stream is read with the model's types, not with those of its first block."""
     rows = ["1"] * 1_500_000 + ["2.5"]  # beyond the first block of bytes
     source = open_source(write(tmp_path / "t.csv", "a\n" + "\n".join(rows) + "\n"))
-    total = sum(
-        np.asarray(batch.column(0)).sum() for batch in stream_table(source, {"a": pa.float64()})
-    )
-    assert total == 1_500_002.5
+    batches = source.read({"a": pa.float64()})
+    assert sum(np.asarray(batch.column(0)).sum() for batch in batches) == 1_500_002.5
 
 
-def prepared(columns, *, where=lambda row: f"row {row + 1}", **roles):
+def surveyed(columns, **roles):
     table = columns if isinstance(columns, pa.Table) else pa.table(columns)
-    return prepare(table, Roles(("y",), **roles), where, "data.csv")
+    return survey(Source.of_table(table, "data.csv"), Roles(("y",), **roles))
 
 
 def learn(columns, **roles):
-    data = prepared(columns, **roles)
-    return data.learn(np.arange(len(data.y)))
+    found = surveyed(columns, **roles)
+    return found.learn(found.keep)
 
 
 Y = np.arange(12.0)
@@ -132,7 +132,7 @@ def test_kinds_of_columns():
         "zip": [1, 2, 1] * 4,
         "y": Y,
     }
-    data = prepared(columns, categories=("zip",))
+    data = surveyed(columns, categories=("zip",))
     assert data.kinds == {
         "whole": "number",
         "real": "number",
@@ -143,12 +143,12 @@ def test_kinds_of_columns():
         "codes": "text",
         "zip": "text",
     }
-    pre = data.learn(np.arange(12))
+    pre = data.learn(data.keep)
     assert pre.feature_names[3:] == [
         *("text=a", "text=b", "large=a", "large=b", "yes=false", "yes=true"),
         *("codes=k", "codes=l", "codes=m", "zip=1", "zip=2"),
     ]
-    X = pre.encode(data.table, str).X
+    X = pre.encode(pa.table(columns), str).X
     np.testing.assert_array_equal(X[:3, :3], [[3, 0.5, 1], [1, 1.5, 2], [2, 2.5, 3]])
     np.testing.assert_array_equal(X[:, 3:].sum(axis=1), 5)
     np.testing.assert_array_equal(X[:3, 7:9], [[0, 1], [1, 0], [0, 1]])
@@ -162,19 +162,19 @@ def test_kinds_of_columns():
         ([f"text {i}" for i in range(12)], "12 different values in 12 rows: .*--category x"),
         ([f"{i},5" for i in range(12)], "decimal comma: use --decimal ','"),
         ([f"{i}.5" for i in range(12)], "numbers stored as text"),
-        ([*map(str, range(11)), "oops"], "'oops' in row 12 among numbers"),
-        ([[i] for i in range(12)], "values of the type list"),
+        ([*map(str, range(11)), "oops"], "'oops' in row 12 of data.csv among numbers"),
+        ([[i] for i in range(12)], "holds the type list"),
         ([None] * 12, "no value in any row: leave it out with --drop x"),
         (pa.array([None] * 12, pa.float64()), "no value in any row"),
         ([np.nan] * 12, "no value in any row"),
         ([*[1.0] * 11, np.inf], "column 'x' is infinite in row 12"),
-        ([*[1.0] * 11, 1e300], r"is 1e\+300 in row 12, more than 1e\+100"),
+        ([*[1.0] * 11, 1e300], r"is 1e\+300 in row 12 of data.csv, more than 1e\+100"),
     ],
 )
 def test_columns_that_are_refused(cells, sentence):
     with pytest.raises(TableError, match=sentence):
-        prepared({"x": cells, "y": Y})
-    prepared({"x": cells, "z": Y, "y": Y}, dropped=("x",))
+        surveyed({"x": cells, "y": Y})
+    surveyed({"x": cells, "z": Y, "y": Y}, dropped=("x",))
 
 
 def test_too_many_categories():
@@ -182,13 +182,13 @@ def test_too_many_categories():
     text = [f"c{i}" for i in range(n)]
     columns = {"x": text, "y": np.arange(float(n))}
     with pytest.raises(TableError, match="2500 different values"):
-        prepared(columns, categories=("x",))
+        surveyed(columns, categories=("x",))
     few = {"x": [f"c{i % 51}" for i in range(n)], "y": np.arange(float(n))}
     with pytest.raises(TableError, match="51 different values"):
-        prepared(few)
+        surveyed(few)
     assert len(learn(few, categories=("x",)).feature_names) == 51
     with pytest.raises(TableError, match="fractions"):
-        prepared({"x": Y + 0.5, "y": Y}, categories=("x",))
+        surveyed({"x": Y + 0.5, "y": Y}, categories=("x",))
 
 
 @pytest.mark.parametrize(
@@ -203,12 +203,12 @@ def test_too_many_categories():
     ],
 )
 def test_ids_that_look_like_numbers(values, name, warned):
-    notes = prepared({name: values, "x": [1, 2] * 6, "y": Y}).notes
+    notes = surveyed({name: values, "x": [1, 2] * 6, "y": Y}).notes
     assert any("looks like an id" in note and f"--id {name}" in note for note in notes) == warned
 
 
 def test_notes():
-    data = prepared({"": range(12), "x": [1.0] * 12, "y": Y})
+    data = surveyed({"": range(12), "x": [1.0] * 12, "y": Y})
     assert data.roles.dropped == ("",)
     assert ["left out" in note or "tells nothing" in note for note in data.notes] == [True, True]
 
@@ -216,14 +216,14 @@ def test_notes():
 def test_missing_values_by_policy():
     columns = {"x": [1.0, None, np.nan, *range(3, 12)], "c": [None, *["a", "b"] * 5, "a"], "y": Y}
     with pytest.raises(TableError, match="column 'x' has no value in row 2"):
-        prepared(columns)
-    dropped = prepared(columns, missing="drop")
-    np.testing.assert_array_equal(dropped.rows, np.arange(3, 12))
+        surveyed(columns)
+    dropped = surveyed(columns, missing="drop")
+    np.testing.assert_array_equal(np.flatnonzero(dropped.keep), np.arange(3, 12))
     assert "3 rows with missing values left out." in dropped.notes
     pre = learn(columns, missing="impute")
     x, c = pre.inputs
     present = np.array([1.0, *range(3, 12)])
-    assert (x.mean, x.var) == (present.mean(), present.var())
+    np.testing.assert_allclose((x.mean, x.var), (present.mean(), present.var()), rtol=1e-14)
     assert c.levels == ("a", "b", None)
     rows = pre.encode(pa.table(columns), str)
     np.testing.assert_array_equal(rows.X[1:3, 0], x.mean)
@@ -260,34 +260,34 @@ def test_rows_without_prediction():
 def test_targets():
     def fails(y, sentence, **roles):
         with pytest.raises(TableError, match=sentence):
-            prepared({"x": Y, "y": y}, **roles)
+            surveyed({"x": Y, "y": y}, **roles)
 
     fails(["a", "b"] * 6, "target 'y' holds the text 'a' in row 1")
-    fails([True, False] * 6, "target 'y' has the type true or false")
+    fails([True, False] * 6, "target 'y' holds true or false: a target must be a number")
     fails(pa.array(range(12), pa.date32()), "dates or times")
     fails([None] * 12, "no value in any row")
     fails([1.0] * 12, "target 'y' is 1 in all rows")
     fails([*range(11), None], "no value in row 12.*--missing drop")
     fails([*range(11), -np.inf], "infinite in row 12")
     fails([1.0, *[None] * 11], "only 1 row without missing values", missing="drop")
-    data = prepared({"x": Y, "y": [*range(11), None]}, missing="impute")
-    assert len(data.y) == 11
+    data = surveyed({"x": Y, "y": [*range(11), None]}, missing="impute")
+    assert data.keep.sum() == 11
     assert "1 row without a target left out." in data.notes
 
 
 def test_roles():
     def fails(sentence, targets=("y",), **roles):
         with pytest.raises(TableError, match=sentence):
-            prepare(pa.table({"Size": Y, "y": Y}), Roles(targets, **roles), str, "data.csv")
+            survey(Source.of_table(pa.table({"Size": Y, "y": Y})), Roles(targets, **roles))
 
     fails("no column 'size': did you mean 'Size'", ("size",))
     fails("no column 'qqq': it has 'Size', 'y'", dropped=("qqq",))
     fails("more than once", ids=("y",))
     fails("no column left", ids=("Size",))
     with pytest.raises(TableError, match="only one column"):
-        prepare(pa.table({"y": Y}), Roles(("y",)), str, "data.csv")
+        surveyed({"y": Y})
     with pytest.raises(TableError, match="only one row"):
-        prepare(pa.table({"x": [1.0], "y": [1.0]}), Roles(("y",)), str, "data.csv")
+        surveyed({"x": [1.0], "y": [1.0]})
 
 
 PRE = Preprocessing(
@@ -300,13 +300,13 @@ PRE = Preprocessing(
 
 
 def test_json_round_trip():
-    text = json.dumps(PRE.to_json(), allow_nan=False)
-    assert Preprocessing.from_json(json.loads(text)) == PRE
+    text = json.dumps(to_json(PRE), allow_nan=False)
+    assert from_json(json.loads(text)) == PRE
 
 
 def damages():
     def changed(*path, to):
-        content = PRE.to_json()
+        content = to_json(PRE)
         inner = content
         for key in path[:-1]:
             inner = inner[key]
@@ -315,7 +315,7 @@ def damages():
 
     yield []
     yield changed("more", to=1)
-    yield {key: value for key, value in PRE.to_json().items() if key != "ids"}
+    yield {key: value for key, value in to_json(PRE).items() if key != "ids"}
     yield changed("missing", to="guess")
     yield changed("inputs", to=[])
     yield changed("inputs", 0, to="x")
@@ -338,59 +338,61 @@ def damages():
 
 @pytest.mark.parametrize("content", list(damages()))
 def test_a_damaged_description_is_refused(content):
-    with pytest.raises(TableError, match="damaged"):
-        Preprocessing.from_json(content)
+    with pytest.raises(InputError, match="damaged"):
+        from_json(content)
 
 
 def test_a_later_version_is_named():
-    with pytest.raises(TableError, match="the varprop that wrote it"):
-        Preprocessing.from_json(PRE.to_json() | {"version": 2, "more": 1})
+    with pytest.raises(InputError, match="the varprop that wrote it"):
+        from_json(to_json(PRE) | {"version": 2, "more": 1})
 
 
 def test_columns_of_new_tables():
-    names = ("x", "c", "id")
-    assert check_columns(PRE, (*names, "y", "junk", "new"), {}, "new.csv") == ["new"]
+    def rows(*names, **options):
+        table = pa.table({name: [1.0] for name in names})
+        return TableRows(Source.of_table(table), PRE, **options)
+
+    assert rows("x", "c", "id", "y", "junk", "new").new_columns == ["new"]
     with pytest.raises(TableError, match="no columns 'c', 'id', which the model needs; it has 'x'"):
-        check_columns(PRE, ("x",), {}, "new.csv")
-    for types in ({"x": pa.string()}, {"c": pa.float64()}, {"c": pa.bool_()}):
-        with pytest.raises(TableError, match=r"of new.csv has the type .*: convert the column"):
-            check_columns(PRE, names, types, "new.csv")
-    kinds = {"x": pa.int8(), "c": pa.dictionary(pa.int32(), pa.string())}
-    assert check_columns(PRE, names, kinds, "new.csv") == []
+        rows("x")
+    with pytest.raises(TableError, match="no column 'y', the target"):
+        rows("x", "c", "id")
+    assert rows("x", "c", "id", targets=False).new_columns == []
+    good = {"x": pa.array([1], pa.int8()), "c": pa.array(["a"]).dictionary_encode()}
+    assert PRE.encode(pa.table(good), str).X.tolist() == [[1.0, 1.0, 0.0]]
+    for bad in ({"x": ["1"]}, {"c": [1.5]}, {"c": [True]}):
+        with pytest.raises(TableError, match=r"has the type .* in 0, but .*: convert the column"):
+            PRE.encode(pa.table(good | bad), str)
 
 
 @pytest.mark.parametrize("name", ["o.csv", "o.tsv", "o.csv.gz", "o.parquet", "o.feather"])
 def test_what_is_written_can_be_read(tmp_path, name):
     table = pa.table({"id": ["7", 'q"uo,ted', "tab\t"], "mean": [1.0, None, 1e-300]})
     path = str(tmp_path / name)
-    with open_sink(path, table.schema) as sink:
-        for batch in table.to_batches(max_chunksize=2):
-            sink.write(batch)
-    assert read_table(open_source(path)).equals(table)
+    write_table(path, iter(table.to_batches(max_chunksize=2)))
+    assert whole(path).equals(table)
     assert os.listdir(tmp_path) == [name]
 
 
 def test_plain_text_has_no_quotes(tmp_path):
     table = pa.table({"id": ["7", "eight"], "mean": [1.0, 2.5]})
-    with open_sink(str(tmp_path / "o.csv"), table.schema) as sink:
-        sink.write(table.to_batches()[0])
+    write_table(str(tmp_path / "o.csv"), iter(table.to_batches()))
     assert (tmp_path / "o.csv").read_text() == "id,mean\n7,1\neight,2.5\n"
 
 
-def fail_half_way(path, error):
-    with open_sink(str(path), TABLE.schema) as sink:
-        sink.write(TABLE.to_batches()[0])
+@pytest.mark.parametrize("name", ["o.csv", "o.csv.gz", "o.parquet", "o.feather"])
+def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, name):
+    def batches(error):
+        yield TABLE.to_batches()[0]
         raise error
 
-
-def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
-    path = tmp_path / "o.csv"
+    path = tmp_path / name
     path.write_text("old")
     for error in (KeyboardInterrupt, OSError):
         with pytest.raises(error):
-            fail_half_way(path, error)
+            write_table(str(path), batches(error))
     assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["o.csv"]
+    assert os.listdir(tmp_path) == [name]
 
 
 def test_a_link_stays_a_link(tmp_path):

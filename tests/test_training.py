@@ -172,7 +172,7 @@ def by_hand(model, data, scaling, optimizer, n_steps):
 def test_full_batch_training_is_plain_gradient_descent(kind, x64):
     """Against a loop written out with Optax, in float64."""
     x, y = tiny.arrays(70)
-    data = Data(x, y, dtype=np.float64)
+    data = Data(x, y)
     momentum = optax.sgd(0.02, momentum=0.9)
     ours = None if kind == "Adam" else momentum
     recipe = tiny.recipe(max_steps=25, batch_size=None, learning_rate=0.05)
@@ -186,7 +186,7 @@ def test_full_batch_training_is_plain_gradient_descent(kind, x64):
 def test_float64_inside_enable_x64(x64):
     """The lanes' threads compute in the caller's precision."""
     x, y = tiny.arrays(70)
-    data = Data(x, y, dtype=np.float64)
+    data = Data(x, y)
     result = fit(tiny.model(), data, VI(), key=KEY, recipe=tiny.recipe(batch_size=None))
     assert tiny.params(result.model).dtype == np.float64
     truth = float(objective_at(VI(), result.model, data, result.scaling))
@@ -198,9 +198,9 @@ def test_a_weight_of_two_is_the_row_twice(x64):
     x, y = tiny.arrays(70)
     repeats = np.where(np.arange(70) % 7 == 0, 2, 1)
     repeats[3] = 0
-    weighted = Data(x, y, repeats, dtype=np.float64)
+    weighted = Data(x, y, repeats)
     rows = np.repeat(np.arange(70), repeats)
-    repeated = Data(x[rows], y[rows], dtype=np.float64)
+    repeated = Data(x[rows], y[rows])
     recipe = tiny.recipe(batch_size=None)
     a, b = (fit(tiny.model(), each, VI(), key=KEY, recipe=recipe) for each in (weighted, repeated))
     np.testing.assert_allclose(a.history, b.history, rtol=1e-12)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from varprop.predictive.distribution import Predictive
 
 
+@dataclasses.dataclass(eq=False, kw_only=True)
 class NGBoost:
     """Natural gradient boosting of a Gaussian's mean and spread (Duan et al. 2020).
 
@@ -33,11 +35,9 @@ class NGBoost:
     (100,)
     """
 
-    def __init__(
-        self, *, max_trees: int = 2000, learning_rate: float = 0.01, random_state: int = 0
-    ):
-        self.max_trees, self.learning_rate = max_trees, learning_rate
-        self.random_state = random_state
+    max_trees: int = 2000
+    learning_rate: float = 0.01
+    random_state: int = 0
 
     def fit(self, X: Any, y: Any) -> NGBoost:
         """Fit to inputs (rows, features) and targets (rows,)."""
@@ -48,15 +48,11 @@ class NGBoost:
         border = round(0.8 * len(y))
         trial = self._new(self.max_trees)
         fitting, choosing = rows[:border], rows[border:]
-        trial.fit(
-            X[fitting],
-            y[fitting],
-            X_val=X[choosing],
-            Y_val=y[choosing],
-            early_stopping_rounds=50,
-        )
-        self.n_trees_ = int(trial.best_val_loss_itr or self.max_trees - 1) + 1
-        self._model = self._new(self.n_trees_).fit(X, y)
+        aside = {"X_val": X[choosing], "Y_val": y[choosing]}
+        trial.fit(X[fitting], y[fitting], **aside, early_stopping_rounds=50)
+        self.n_iter_ = int(trial.best_val_loss_itr or self.max_trees - 1) + 1
+        self._model = self._new(self.n_iter_).fit(X, y)
+        self.outcome_ = "stopped early"
         return self
 
     def _new(self, n_trees: int) -> Any:

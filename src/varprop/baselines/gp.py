@@ -5,6 +5,7 @@ scikit-learn's, with exact inference: for a thousand rows or so.
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from typing import Any
 
@@ -12,10 +13,13 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, WhiteKernel
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from varprop.predictive.distribution import Predictive
 
 
+@dataclasses.dataclass(eq=False, kw_only=True)
 class GaussianProcess:
     """A Gaussian process with noise, its hyper-parameters by marginal likelihood.
 
@@ -34,16 +38,14 @@ class GaussianProcess:
     True
     """
 
-    def __init__(self, *, n_restarts: int = 3, random_state: int = 0):
-        self.n_restarts, self.random_state = n_restarts, random_state
+    n_restarts: int = 3
+    random_state: int = 0
 
     def fit(self, X: Any, y: Any) -> GaussianProcess:
         """Fit to inputs (rows, features) and targets (rows,)."""
         X, y = np.asarray(X, np.float64), np.asarray(y, np.float64)
         if y.ndim != 1:
             raise ValueError(f"this Gaussian process has one target, but y has shape {y.shape}.")
-        self._shift, scale = X.mean(0), X.std(0)
-        self._scale = np.where(scale > 0, scale, 1.0)
         # Bounds wide enough that an input can be switched off and the noise can vanish.
         wide = (1e-5, 1e5)
         kernel = (
@@ -51,7 +53,7 @@ class GaussianProcess:
             + ConstantKernel(0.1, wide) * DotProduct(1.0, wide)
             + WhiteKernel(0.1, (1e-8, 1e2))
         )
-        self._model = GaussianProcessRegressor(
+        process = GaussianProcessRegressor(
             kernel,
             normalize_y=True,
             n_restarts_optimizer=self.n_restarts,
@@ -60,15 +62,13 @@ class GaussianProcess:
         with warnings.catch_warnings():
             # That a hyper-parameter ends at its bound is what switching an input off looks like.
             warnings.simplefilter("ignore", ConvergenceWarning)
-            self._model.fit(self._scaled(X), y)
-        self.log_marginal_likelihood_ = float(self._model.log_marginal_likelihood_value_)
+            self._model = make_pipeline(StandardScaler(), process).fit(X, y)
+        self._noise = process.kernel_.k2.noise_level * process._y_train_std**2
+        self.outcome_ = "converged"
+        self.loss_ = -float(process.log_marginal_likelihood_value_) / len(y)
         return self
 
     def predict_dist(self, X: Any) -> Predictive:
         """Return the predictive distribution of every row, noise included."""
-        mean, std = self._model.predict(self._scaled(np.asarray(X, np.float64)), return_std=True)
-        noise = self._model.kernel_.k2.noise_level * self._model._y_train_std**2
-        return Predictive.gaussian(mean, np.maximum(std**2 - noise, 0.0), noise)
-
-    def _scaled(self, X: np.ndarray) -> np.ndarray:
-        return (X - self._shift) / self._scale
+        mean, std = self._model.predict(np.asarray(X, np.float64), return_std=True)
+        return Predictive.gaussian(mean, np.maximum(std**2 - self._noise, 0.0), self._noise)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -14,28 +16,65 @@ from varprop import nn
 from varprop.data.source import Data
 from varprop.learning.likelihoods import HeteroscedasticGaussian
 from varprop.learning.model import Model, regression_model
-from varprop.learning.objectives import MaximumLikelihood, SampledVI
+from varprop.learning.objectives import AbstractObjective, MaximumLikelihood, SampledVI
 from varprop.learning.priors import FixedGaussian
 from varprop.predictive.distribution import Predictive
 from varprop.training.engine import fit_many
 from varprop.training.preparation import Lane
 from varprop.training.recipe import Recipe, StopRule
-from varprop.training.result import Fit
 
 
-def _recipe(n_rows: int, *, n_epochs: int, batch_size: int, learning_rate: float) -> Recipe:
-    """So many epochs at a constant rate, as these methods were published."""
-    return Recipe(
-        learning_rate=learning_rate,
-        kl_warmup=0,
-        cooldown=0,
-        max_steps=n_epochs * -(-n_rows // batch_size),
-        batch_size=batch_size,
-        stop=StopRule(tol=0.0),
-    )
+class AbstractNetworks(ABC):
+    """So many epochs of Adam at a constant rate, as these methods were published; one target."""
+
+    objective: ClassVar[AbstractObjective]
+    n_epochs: int
+    batch_size: int
+    learning_rate: float
+    random_state: int
+    n_threads: int = 1
+
+    @abstractmethod
+    def _keys(self) -> Any:
+        """Return a random key per network."""
+
+    @abstractmethod
+    def _start(self, n_inputs: int, key: PRNGKeyArray) -> Model:
+        """Return a new network."""
+
+    @abstractmethod
+    def predict_dist(self, X: Any) -> Predictive:
+        """Return the predictive distribution of every row."""
+
+    def fit(self, X: Any, y: Any) -> AbstractNetworks:
+        """Fit to inputs (rows, features) and targets (rows,)."""
+        y = np.asarray(y)
+        if y.ndim != 1:
+            raise ValueError(f"this method has one target, but y has shape {y.shape}.")
+        data = Data(np.asarray(X), y)
+        recipe = Recipe(
+            learning_rate=self.learning_rate,
+            kl_warmup=0,
+            cooldown=0,
+            max_steps=self.n_epochs * -(-data.n_rows // self.batch_size),
+            batch_size=self.batch_size,
+            stop=StopRule(tol=0.0),
+        )
+        lanes = []
+        for key in self._keys():
+            model_key, run_key = jax.random.split(key)
+            model = self._start(data.x.shape[1], model_key)
+            lanes.append(Lane(model=model, key=run_key, recipe=recipe))
+        self.fits_ = fit_many(lanes, data, self.objective, n_threads=self.n_threads)
+        self.outcome_ = ", ".join(sorted({fit.outcome.value for fit in self.fits_}))
+        self.n_iter_ = max(fit.n_epochs for fit in self.fits_)
+        self.n_steps_ = sum(fit.n_steps for fit in self.fits_)
+        self.loss_ = float(np.mean([fit.loss for fit in self.fits_]))
+        return self
 
 
-class DeepEnsemble:
+@dataclasses.dataclass(eq=False, kw_only=True)
+class DeepEnsemble(AbstractNetworks):
     """Networks that predict mean and variance, from different starts, mixed (one target).
 
     After Lakshminarayanan et al. (2017), without their adversarial training: 5 networks, 40 epochs
@@ -59,39 +98,22 @@ class DeepEnsemble:
     2
     """
 
-    def __init__(
-        self,
-        *,
-        n_members: int = 5,
-        n_epochs: int = 40,
-        batch_size: int = 100,
-        learning_rate: float = 0.03,
-        random_state: int = 0,
-        n_threads: int = 1,
-    ):
-        self.n_members, self.n_epochs, self.batch_size = n_members, n_epochs, batch_size
-        self.learning_rate, self.random_state = learning_rate, random_state
-        self.n_threads = n_threads
+    objective: ClassVar[AbstractObjective] = MaximumLikelihood()
+    n_members: int = 5
+    n_epochs: int = 40
+    batch_size: int = 100
+    learning_rate: float = 0.03
+    random_state: int = 0
+    n_threads: int = 1
 
-    def fit(self, X: Any, y: Any) -> DeepEnsemble:
-        """Fit to inputs (rows, features) and targets (rows,)."""
-        data = _one_target(X, y)
-        recipe = _recipe(
-            data.n_rows,
-            n_epochs=self.n_epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-        )
-        lanes = []
-        for key in jax.random.split(jax.random.key(self.random_state), self.n_members):
-            model_key, run_key = jax.random.split(key)
-            network = nn.mlp(data.x.shape[1], 2, key=model_key, weights=_point_weights)
-            # The floor is the 1e-6 of the paper's code: it keeps the density bounded.
-            likelihood = HeteroscedasticGaussian(np.ones(1, np.float32), floor=1e-3)
-            model = Model(network, likelihood, FixedGaussian())
-            lanes.append(Lane(model=model, key=run_key, recipe=recipe))
-        self.fits_ = fit_many(lanes, data, MaximumLikelihood(), n_threads=self.n_threads)
-        return self
+    def _keys(self) -> Any:
+        return jax.random.split(jax.random.key(self.random_state), self.n_members)
+
+    def _start(self, n_inputs: int, key: PRNGKeyArray) -> Model:
+        network = nn.mlp(n_inputs, 2, key=key, weights=_point_weights)
+        # The floor is the 1e-6 of the paper's code: it keeps the density bounded.
+        likelihood = HeteroscedasticGaussian(np.ones(1, np.float32), floor=1e-3)
+        return Model(network, likelihood, FixedGaussian())
 
     def predict_dist(self, X: Any) -> Predictive:
         """Return the mixture of the members' Gaussians."""
@@ -99,7 +121,8 @@ class DeepEnsemble:
         return Predictive.mixture(parts)
 
 
-class MCDropout:
+@dataclasses.dataclass(eq=False, kw_only=True)
+class MCDropout(AbstractNetworks):
     """A network trained with dropout, its masks drawn at prediction too (one target).
 
     After Gal & Ghahramani (2016), 400 epochs in batches of 32; the noise level is learned with the
@@ -122,40 +145,20 @@ class MCDropout:
     5
     """
 
-    def __init__(
-        self,
-        *,
-        dropout: float = 0.05,
-        n_epochs: int = 400,
-        batch_size: int = 32,
-        learning_rate: float = 1e-3,
-        n_samples: int = 100,
-        random_state: int = 0,
-    ):
-        self.dropout, self.n_epochs, self.batch_size = dropout, n_epochs, batch_size
-        self.learning_rate, self.n_samples = learning_rate, n_samples
-        self.random_state = random_state
+    objective: ClassVar[AbstractObjective] = SampledVI()
+    dropout: float = 0.05
+    n_epochs: int = 400
+    batch_size: int = 32
+    learning_rate: float = 1e-3
+    n_samples: int = 100
+    random_state: int = 0
 
-    def fit(self, X: Any, y: Any) -> MCDropout:
-        """Fit to inputs (rows, features) and targets (rows,)."""
-        data = _one_target(X, y)
-        model_key, run_key = jax.random.split(jax.random.key(self.random_state))
-        model = regression_model(
-            data.x.shape[1],
-            1,
-            key=model_key,
-            weights=_point_weights,
-            hidden_noise=nn.Dropout(self.dropout),
-        )
-        recipe = _recipe(
-            data.n_rows,
-            n_epochs=self.n_epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-        )
-        lane = Lane(model=model, key=run_key, recipe=recipe)
-        self.fits_: list[Fit] = fit_many([lane], data, SampledVI(), n_threads=1)
-        return self
+    def _keys(self) -> Any:
+        return [jax.random.key(self.random_state)]
+
+    def _start(self, n_inputs: int, key: PRNGKeyArray) -> Model:
+        noise = nn.Dropout(self.dropout)
+        return regression_model(n_inputs, 1, key=key, weights=_point_weights, hidden_noise=noise)
 
     def predict_dist(self, X: Any) -> Predictive:
         """Return the mixture over drawn masks."""
@@ -168,13 +171,6 @@ class MCDropout:
         return Predictive.mixture(
             [Predictive.gaussian(mean, np.zeros(len(mean)), noise) for mean in means]
         )
-
-
-def _one_target(X: Any, y: Any) -> Data:
-    y = np.asarray(y)
-    if y.ndim != 1:
-        raise ValueError(f"this method has one target, but y has shape {y.shape}.")
-    return Data(np.asarray(X), y)
 
 
 def _point_weights(key: PRNGKeyArray, shape: tuple[int, ...]) -> nn.PointWeights:

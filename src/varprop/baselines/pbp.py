@@ -10,15 +10,19 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from varprop.baselines.adf import Beliefs, first_beliefs, network_moments, one_pass
+from varprop import nn
+from varprop.baselines.adf import Beliefs, Network, first_beliefs, one_pass
 from varprop.data.source import Data
 from varprop.data.statistics import Scaling
 from varprop.estimators.inputs import check_inputs, rows_to_predict
+from varprop.estimators.members import kept, to_jax
 from varprop.estimators.methods import PredictiveMethods
 from varprop.estimators.options import CONSTRAINTS, layer_sizes
-from varprop.moments.gaussian import Gaussian
+from varprop.learning.likelihoods import GaussianLikelihood
+from varprop.learning.model import Model
+from varprop.learning.priors import FixedGaussian
 from varprop.predictive.distribution import Predictive
-from varprop.training.result import BLOCK_ROWS
+from varprop.training.result import propagate
 from varprop.training.schedule import bucket_size
 
 # A step works on a few hundred numbers, which XLA's own threads only make slower; splits on threads
@@ -27,7 +31,6 @@ _pass = jax.jit(
     one_pass,
     compiler_options={"xla_cpu_prefer_vector_width": 512, "xla_cpu_multi_thread_eigen": False},
 )
-_moments = jax.jit(network_moments)
 
 
 class PBPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):
@@ -60,12 +63,16 @@ class PBPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):
         As in scikit-learn.
     beliefs_ : Beliefs
         What was learned, in standardized units, with NumPy arrays.
+    model_ : varprop.Model
+        The network of these beliefs, which `varprop.save_model` can write as any other.
     scaling_ : varprop.Scaling
         Shift and scale of inputs and target.
     noise_std_ : float
         Standard deviation of the noise, in the target's units.
     n_iter_ : int
         Passes over the data.
+    outcome_ : str
+        "max_epochs".
 
     Examples
     --------
@@ -79,6 +86,7 @@ class PBPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):
     """
 
     beliefs_: Beliefs
+    model_: Model
     scaling_: Scaling
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "hidden_layer_sizes": CONSTRAINTS["hidden_layer_sizes"],
@@ -116,7 +124,8 @@ class PBPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):
                 f"y has {y.shape[1]} columns, but PBPRegressor learns one target: fit one model "
                 "per column."
             )
-        data = Data(X, y)
+        columns = getattr(self, "feature_names_in_", [f"X[:, {i}]" for i in range(X.shape[1])])
+        data = Data(X, y, names=[*columns, "y"])
         scaling, n = Scaling.of(data), data.n_rows
         rows = scaling.rows(next(data.read(0)), np.float64)
         pad = (0, bucket_size(n) - n)
@@ -130,11 +139,11 @@ class PBPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):
                 order[:n] = rng.permutation(n)
                 # A copy: the program may still be reading when the next order is drawn.
                 beliefs = _pass(beliefs, x, target, order.copy(), np.int32(n))
-            noise_var = float(beliefs.noise.expected_var())
+            noise_std = float(beliefs.noise.expected_var()) ** 0.5
             self.beliefs_ = jax.tree.map(np.asarray, beliefs)
-        self.scaling_ = scaling
-        self.noise_std_ = float(np.sqrt(noise_var) * scaling.y_scale[0])
-        self.n_iter_ = self.n_epochs
+            self.model_ = kept(_as_model(self.beliefs_.network, noise_std))
+        self.scaling_, self.noise_std_ = scaling, noise_std * float(scaling.y_scale[0])
+        self.n_iter_, self.outcome_ = self.n_epochs, "max_epochs"
         self._y_ndim = y.ndim
         return self
 
@@ -155,20 +164,20 @@ class PBPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X, x_var = rows_to_predict(self, X, X_std)
-        scaling, means, variances = self.scaling_, [], []
         with jax.enable_x64(True):
-            for start in range(0, len(X), BLOCK_ROWS):
-                part = slice(start, start + BLOCK_ROWS)
-                n = len(X[part])
-                rows = [
-                    None if v is None else np.pad(v, ((0, bucket_size(n) - n), (0, 0)))
-                    for v in scaling.inputs(X[part], None if x_var is None else x_var[part], float)
-                ]
-                out = _moments(self.beliefs_.network, Gaussian(*rows))
-                means.append(np.asarray(out.mean)[:n])
-                variances.append(np.asarray(out.variances())[:n])
-        mean = np.concatenate(means) * scaling.y_scale + scaling.y_shift
-        var = np.concatenate(variances) * scaling.y_scale**2
-        if self._y_ndim == 1:
-            mean, var = mean[:, 0], var[:, 0]
-        return Predictive.gaussian(mean, var, self.noise_std_**2)
+            model, squeeze = to_jax(self.model_), self._y_ndim == 1
+            return propagate(model, X, x_var=x_var, scaling=self.scaling_, squeeze=squeeze)
+
+
+def _as_model(network: Network, noise_std: float) -> Model:
+    """Return the network of these beliefs: an input's share of a unit goes into its weights."""
+    layers: list[nn.AbstractLayer] = []
+    for layer in network:
+        fan_in = layer.weight.shape[1] + 1
+        parts = [
+            nn.GaussianWeights(part.mean / fan_in**0.5, np.sqrt(np.asarray(part.var) / fan_in))
+            for part in layer
+        ]
+        layers += [nn.ReLU(), nn.Dense(*parts)]
+    likelihood = GaussianLikelihood(np.array([noise_std]))
+    return Model(nn.Sequential(layers[1:]), likelihood, FixedGaussian())

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from varprop import __version__
-from varprop.bench.methods import Split, method
-from varprop.bench.protocol import scores
-from varprop.bench.registry import split_rows, task
+from varprop.bench.methods import method
+from varprop.bench.protocol import PROTOCOLS, scores
+from varprop.bench.registry import known, split_rows, task
 from varprop.bench.sources import DataNotPresent, load
 from varprop.bench.store import Cell, canonical
 
@@ -68,10 +68,12 @@ def plan(
     >>> [cell.split for cell in plan(["boston"], ["gp"], n_splits=2).cells]
     [0, 1]
     """
+    wanted = [method(name) for name in methods]
+    for name in protocols:
+        known(name, PROTOCOLS, "protocol")
     cells, skipped, absent = [], [], []
     for name in datasets:
         chosen = task(name)
-        wanted = [method(m) for m in methods]
         try:
             load(chosen.dataset, folder=data_dir)
         except DataNotPresent as reason:
@@ -110,23 +112,23 @@ def run_cell(cell: Cell, data_dir: str | None = None) -> dict[str, Any]:
     dict
         What `Store.write` takes besides the cell.
     """
-    data = task(cell.dataset)
     x, y, source = _numbers(cell.dataset, data_dir)
-    train, test = split_rows(data.dataset, cell.split)
+    train, test = split_rows(task(cell.dataset).dataset, cell.split)
+    scale = y[train].std(axis=0)
+    if y.shape[1] == 1:
+        y = y[:, 0]
     # Same split and seed: same starts for every method, so that they differ by the method alone.
-    seed = zlib.crc32(f"{cell.dataset}/{cell.split}/{cell.seed}".encode())
+    seed = zlib.crc32(f"{cell.dataset}/{cell.split}/{cell.seed}".encode()) % 2**31
     begin = time.monotonic()
-    trained = method(cell.method).train(
-        Split(x[train], y[train], x[test], seed), json.loads(cell.settings)
-    )
+    model = method(cell.method).model(json.loads(cell.settings), seed).fit(x[train], y[train])
+    prediction = model.predict_dist(x[test])
     seconds = time.monotonic() - begin
-    y_test = y[test] if y.shape[1] > 1 else y[test][:, 0]
     return {
-        **scores(y_test, trained.prediction, y[train].std(axis=0)),
-        "outcome": trained.outcome,
-        "epochs": trained.epochs,
-        "steps": trained.steps,
-        "loss": trained.loss,
+        **scores(y[test], prediction, scale),
+        "outcome": model.outcome_,
+        "epochs": getattr(model, "n_iter_", None),
+        "steps": getattr(model, "n_steps_", None),
+        "loss": getattr(model, "loss_", None),
         "seconds": seconds,
         "n_train": len(train),
         "n_test": len(test),

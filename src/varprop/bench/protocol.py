@@ -29,7 +29,6 @@ the paper does not show.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -38,25 +37,10 @@ from varprop.predictive import metrics
 from varprop.predictive.distribution import Predictive
 from varprop.training.recipe import Recipe
 
-
-@dataclasses.dataclass(frozen=True)
-class Protocol:
-    """How networks are trained.
-
-    Examples
-    --------
-    >>> PROTOCOLS["paper"].recipe.learning_rate, PROTOCOLS["ours"].n_restarts
-    (0.001, 2)
-    """
-
-    name: str
-    recipe: Recipe
-    n_restarts: int
-
-
-PROTOCOLS = {
-    "paper": Protocol("paper", Recipe.paper(), n_restarts=1),
-    "ours": Protocol("ours", Recipe(alternate=False), n_restarts=2),
+#: By name, the arguments of `FAWNRegressor` that say how networks are trained.
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "paper": {"recipe": Recipe.paper(), "n_restarts": 1},
+    "ours": {"recipe": Recipe(alternate=False), "n_restarts": 2},
 }
 
 

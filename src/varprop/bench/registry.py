@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from varprop.errors import InputError
 
-class UnknownName(ValueError):
+
+class UnknownName(InputError):
     """A name that is not in the list, with the nearest that is."""
 
 
@@ -53,9 +55,9 @@ class Dataset:
     home: str
     notes: tuple[str, ...]
     splits: dict[str, Any]
+    download: dict[str, Any]
     values_sha256: str | None = None
     file: str | None = None
-    download: dict[str, Any] | None = None
     package: dict[str, Any] | None = None
 
 

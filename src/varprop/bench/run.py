@@ -1,20 +1,38 @@
-"""Running a plan: on one process or several, into one store, with progress, interruptible."""
+"""Running a plan on this machine or on a cluster: into one store, with progress, interruptible.
+
+Workers run cells, this process alone writes the store. The cells of a group, which share a compiled
+program, follow one another on the worker that has compiled it.
+"""
 
 from __future__ import annotations
 
-import concurrent.futures
+import collections
+import contextlib
 import dataclasses
 import itertools
+import math
 import multiprocessing
 import os
 import signal
 import threading
 import time
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
 
-from varprop.bench.cells import expected_cost, run_cell
-from varprop.bench.store import Cell, Store, StoreError
+from varprop.bench.cells import expected_cost
+from varprop.bench.store import Cell, Store
+from varprop.bench.worker import Answer, prepare, run_here
+from varprop.errors import InputError
+
+#: A cell that was lost with its worker is handed in again so many times: one that needs more memory
+#: than there is must end some time.
+RESUBMISSIONS = 3
+
+
+class RunError(InputError):
+    """The workers cannot be used, or are lost; the message says why and what to do."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,8 +83,10 @@ def run(
     store: Store,
     *,
     jobs: int = 1,
+    scheduler: str | None = None,
     data_dir: str | None = None,
     on_progress: Callable[[float, float, int], None] = lambda done, left, count: None,
+    on_notice: Callable[[str], None] = lambda sentence: None,
 ) -> Summary:
     """Run the cells that have no result yet.
 
@@ -75,104 +95,123 @@ def run(
     cells
         What to run.
     store
-        Where results go, each as soon as it is there.
+        Where results go, each as soon as it is there; only this process opens it.
     jobs
-        Processes.
+        Processes of this machine.
+    scheduler
+        The address of a running Dask scheduler, such as ``tcp://host:8786``, whose workers run the
+        cells instead.
     data_dir
-        Where data lies.
+        Where data lies, on the workers; as in `varprop.bench.sources.load`.
     on_progress
         Called about twice a second with the share done (0 to 1), the estimated seconds left (NaN
         at first) and the number of cells finished.
+    on_notice
+        Called with sentences about what is not wrong but could be better.
+
+    Raises
+    ------
+    RunError
+        If a worker process died; if nobody answers at the scheduler's address, there are no
+        workers, they have other versions or no data, or the scheduler is lost. Finished cells are
+        kept.
+
+    Examples
+    --------
+    >>> from varprop.bench.cells import plan
+    >>> cells = plan(["boston"], ["gp"]).cells
+    >>> run(cells, Store("r.sqlite"), scheduler="tcp://host:8786")  # doctest: +SKIP
     """
     begin = time.monotonic()
     todo = store.missing(cells)
-    work = groups(todo)
-    jobs = max(1, min(jobs, len(work)))
+    total = sum(map(expected_cost, todo))
+    folder = None if data_dir is None else os.path.abspath(data_dir)
     failed: list[str] = []
     interrupted = False
-    watch = Watch(todo, store.path, on_progress, begin)
-    if work:
-        context = multiprocessing.get_context("spawn")  # JAX must not be forked
-        pool = concurrent.futures.ProcessPoolExecutor(
-            jobs, mp_context=context, initializer=_start_worker, initargs=(jobs,)
-        )
-        try:
-            running = {
-                pool.submit(_run_group, part, str(store.path), data_dir): part for part in work
-            }
-            while running:
-                ended, _ = concurrent.futures.wait(
-                    running, timeout=0.5, return_when=concurrent.futures.FIRST_COMPLETED
-                )
-                for future in ended:
-                    del running[future]
-                    failed += future.result()
-                watch.report()
-        except KeyboardInterrupt:
-            interrupted = True
-            _kill(pool)
-        except concurrent.futures.process.BrokenProcessPool:
-            failed.append(
-                "a worker process died (out of memory?): run the same command again to go on."
-            )
-            _kill(pool)
-        except BaseException:
-            _kill(pool)
-            raise
+    if todo:
+        if scheduler is None:
+            hired = _processes(max(1, min(jobs, len(groups(todo)))), folder)
         else:
-            pool.shutdown()
+            from varprop.bench.cluster import connected
+
+            hired = connected(scheduler, todo, folder, on_notice)
+        with hired as workers:
+            work = _Work(groups(todo, size=workers.group_size), workers, store)
+            try:
+                while work.go_on(seconds=0.5):
+                    # From the store, where results arrive whoever wrote them.
+                    left = store.missing(todo)
+                    share = 1 - sum(map(expected_cost, left)) / total
+                    seconds = (time.monotonic() - begin) * (1 - share) / (share or math.nan)
+                    on_progress(share, seconds, len(todo) - len(left))
+            except KeyboardInterrupt:
+                interrupted = True
+            finally:
+                work.give_up()
+            failed = work.failed
     left = store.missing(todo)
-    done = len(todo) - len(left)
-    elsewhere = 0 if interrupted else max(0, len(left) - len(failed))
     return Summary(
-        done, len(cells) - len(todo), elsewhere, failed, interrupted, time.monotonic() - begin
+        done=len(todo) - len(left),
+        already=len(cells) - len(todo),
+        elsewhere=0 if interrupted else max(0, len(left) - len(failed)),
+        failed=failed,
+        interrupted=interrupted,
+        seconds=time.monotonic() - begin,
     )
 
 
-class Watch:
-    """Reads from the store how far the run is: results arrive there whoever wrote them."""
+@dataclasses.dataclass(frozen=True)
+class Workers:
+    """Those who run cells: processes of this machine, or a cluster's.
 
-    def __init__(
-        self,
-        cells: Sequence[Cell],
-        path: os.PathLike[str],
-        on_progress: Callable[[float, float, int], None],
-        begin: float,
-    ):
-        self._cost = {cell: expected_cost(cell) for cell in cells}
-        self._total = sum(self._cost.values()) or 1.0
-        self._left = list(cells)
-        self._store = Store(path)
-        self._on_progress, self._begin = on_progress, begin
+    Attributes
+    ----------
+    submit
+        Start a cell at a place, or near it.
+    places
+        Where the first groups go; the others follow where one has ended.
+    group_size
+        Cells that follow one another at most.
+    died
+        What a cell's future raises when it was lost with its worker, and may be run by another.
+    look
+        Called from time to time; raises `RunError` if there is nobody left to work.
+    """
 
-    def report(self) -> None:
-        """Tell how far the run is."""
-        self._left = self._store.missing(self._left)
-        left = sum(self._cost[cell] for cell in self._left)
-        done = self._total - left
-        elapsed = time.monotonic() - self._begin
-        estimate = elapsed * left / done if done > 0 else float("nan")
-        self._on_progress(done / self._total, estimate, len(self._cost) - len(self._left))
-
-
-def _kill(pool: concurrent.futures.ProcessPoolExecutor) -> None:
-    """End the workers at once: what they were at is not in the store, and nothing else is lost."""
-    for process in list((pool._processes or {}).values()):
-        process.kill()
-    pool.shutdown(wait=True, cancel_futures=True)
+    submit: Callable[[Cell, Any], Future[Answer]]
+    places: list[Any]
+    group_size: int = 5
+    died: tuple[type[Exception], ...] = ()
+    look: Callable[[], None] = lambda: None
 
 
-def _start_worker(jobs: int) -> None:
+@contextlib.contextmanager
+def _processes(jobs: int, data_dir: str | None) -> Iterator[Workers]:
+    """Start processes, each a pool of its own, so that groups can stay where they are."""
+    context = multiprocessing.get_context("spawn")  # JAX must not be forked
+    options: dict[str, Any] = {"initializer": _start_process, "initargs": (jobs > 1,)}
+    pools = [ProcessPoolExecutor(1, mp_context=context, **options) for _ in range(jobs)]
+    try:
+        yield Workers(
+            submit=lambda cell, place: pools[place].submit(run_here, cell, data_dir, place),
+            places=list(range(jobs)),
+        )
+    except BrokenProcessPool as error:
+        raise RunError(
+            "a worker process died (out of memory?): run the same command again to go on."
+        ) from error
+    finally:
+        # At once: what they were at is not in the store, and nothing else is lost.
+        for pool in pools:
+            for process in list((pool._processes or {}).values()):
+                process.kill()
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _start_process(one_thread: bool) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    from varprop.compilation import enable_compilation_cache, use_one_thread
-
-    enable_compilation_cache()
-    if jobs > 1:
-        from threadpoolctl import threadpool_limits
-
-        use_one_thread()
-        threadpool_limits(1)
+    prepare(one_thread=one_thread)
 
 
 def _end_with_parent() -> None:
@@ -182,26 +221,68 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _run_group(cells: list[Cell], path: str, data_dir: str | None) -> list[str]:
-    """Run cells one after the other; return sentences about those that failed."""
-    store = Store(path)
-    failed = []
-    try:
-        for cell in cells:
-            if not store.claim(cell):
-                continue
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # of other libraries, about their own ways
-                    values = run_cell(cell, data_dir)
-            except Exception as error:
-                store.release(cell)
-                where = f"{cell.method} on {cell.dataset}, split {cell.split}"
-                failed.append(f"{where}: {type(error).__name__}: {error}")
-                continue
-            store.write(cell, values)
-    except StoreError as error:
-        failed.append(str(error))
-    finally:
-        store.close()
-    return failed
+@dataclasses.dataclass
+class _Flight:
+    """A cell on its way, the rest of its group, and how often it was lost with its worker."""
+
+    cell: Cell
+    rest: collections.deque[Cell]
+    lost: int = 0
+
+
+class _Work:
+    """The cells that are with workers or waiting for them, and what became of them."""
+
+    def __init__(self, parts: Sequence[list[Cell]], workers: Workers, store: Store):
+        self._workers, self._store = workers, store
+        self._waiting = collections.deque(map(collections.deque, parts))
+        self._idle = list(workers.places)
+        self._flying: dict[Future[Answer], _Flight] = {}
+        self.failed: list[str] = []
+
+    def go_on(self, seconds: float) -> bool:
+        """Send what can be sent, write what has ended in so many seconds; False at the end."""
+        while self._idle and self._waiting:
+            self._next(self._waiting.popleft(), self._idle.pop())
+        ended, _ = wait(self._flying, seconds, return_when=FIRST_COMPLETED)
+        for future in ended:
+            self._take(future)
+        self._workers.look()
+        return bool(self._flying or self._waiting)
+
+    def _next(self, rest: collections.deque[Cell], place: Any) -> None:
+        """Send a group's next cell to the place that ran its last one."""
+        while rest:
+            cell = rest.popleft()
+            if self._store.claim(cell):
+                self._send(_Flight(cell, rest), place)
+                return
+        self._idle.append(place)
+
+    def _send(self, flight: _Flight, place: Any) -> None:
+        self._flying[self._workers.submit(flight.cell, place)] = flight
+
+    def _take(self, future: Future[Answer]) -> None:
+        flight = self._flying[future]
+        cell, place = flight.cell, None
+        answer: dict[str, Any] | str
+        try:
+            answer, place = future.result()
+        except self._workers.died:
+            if flight.lost < RESUBMISSIONS:
+                del self._flying[future]
+                self._send(dataclasses.replace(flight, lost=flight.lost + 1), None)
+                return
+            answer = "it was lost with every worker that took it (out of memory?)."
+        if isinstance(answer, str):
+            self._store.release(cell)
+            self.failed.append(f"{cell.method} on {cell.dataset}, split {cell.split}: {answer}")
+        else:
+            self._store.write(cell, answer)
+        del self._flying[future]
+        self._next(flight.rest, place)
+
+    def give_up(self) -> None:
+        """Take back what has not ended."""
+        for flight in self._flying.values():
+            self._store.release(flight.cell)

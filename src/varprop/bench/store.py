@@ -18,6 +18,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from varprop.errors import InputError
+
 #: Marks the file as ours (SQLite's application_id) and the layout of its tables (user_version).
 APPLICATION_ID = 0x56505242
 LAYOUT = 1
@@ -42,7 +44,7 @@ CREATE TABLE claims (
 """
 
 
-class StoreError(Exception):
+class StoreError(InputError):
     """The file cannot be used as a store; the message says why and what to do."""
 
 
@@ -105,12 +107,11 @@ class Store:
         with self._explained():
             self._db = sqlite3.connect(self.path, timeout=60.0, isolation_level=None)
             self._db.row_factory = sqlite3.Row
-            self._open()
+        self._open()
 
     def _open(self) -> None:
         # Two processes may find the file empty at once: whoever gets the lock makes the tables.
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
+        with self._transaction():
             mark = self._db.execute("PRAGMA application_id").fetchone()[0]
             layout = self._db.execute("PRAGMA user_version").fetchone()[0]
             empty = not self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -126,10 +127,19 @@ class Store:
                     f"{self.path} was written by another version of varprop (layout {layout}, this "
                     f"one has {LAYOUT}): name another file, or use that version."
                 )
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Do all of it or nothing, while nobody else writes."""
+        with self._explained():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):  # SQLite may have rolled back itself
+                    self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -138,18 +148,19 @@ class Store:
             yield
         except sqlite3.DatabaseError as error:
             reason = str(error)
+            sentence = f"{self.path}: {reason}."
             if "not a database" in reason or "malformed" in reason:
-                raise StoreError(
+                sentence = (
                     f"{self.path} is not a store or is damaged: name another file by --store."
-                ) from error
-            if "full" in reason:
-                raise StoreError(
+                )
+            elif "full" in reason:
+                sentence = (
                     f"the disk is full: {self.path} keeps all cells finished so far; make room and "
                     "run the same command again."
-                ) from error
-            if "unable to open" in reason or "readonly" in reason:
-                raise StoreError(f"{self.path} cannot be written: check the folder.") from error
-            raise StoreError(f"{self.path}: {reason}.") from error
+                )
+            elif "unable to open" in reason or "readonly" in reason:
+                sentence = f"{self.path} cannot be written: check the folder."
+            raise StoreError(sentence) from error
 
     def close(self) -> None:
         """Close the file and give back the claims of this process."""
@@ -171,23 +182,16 @@ class Store:
 
     def claim(self, cell: Cell) -> bool:
         """Reserve a cell for this process; False if it is finished or another one is at it."""
-        host, pid, now = socket.gethostname(), os.getpid(), time.time()
-        with self._explained():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                taken = self._db.execute(
-                    "SELECT host, pid, since FROM claims WHERE cell = ?", (cell.key,)
-                ).fetchone()
-                free = not self.has(cell) and (taken is None or not _alive(*taken))
-                if free:
-                    self._db.execute(
-                        "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)",
-                        (cell.key, host, pid, now),
-                    )
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
+        with self._transaction():
+            taken = self._db.execute(
+                "SELECT host, pid, since FROM claims WHERE cell = ?", (cell.key,)
+            ).fetchone()
+            free = not self.has(cell) and (taken is None or not _alive(*taken))
+            if free:
+                self._db.execute(
+                    "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)",
+                    (cell.key, socket.gethostname(), os.getpid(), time.time()),
+                )
         return free
 
     def release(self, cell: Cell) -> None:
@@ -198,31 +202,17 @@ class Store:
     def write(self, cell: Cell, values: dict[str, Any]) -> None:
         """Write a finished cell, all of it or nothing, and end its claim."""
         row = {
-            "dataset": cell.dataset,
-            "method": cell.method,
-            "protocol": cell.protocol,
-            "split": cell.split,
-            "seed": cell.seed,
-            "settings": cell.settings,
+            **dataclasses.asdict(cell),
             "settings_digest": cell.digest,
-            "version": cell.version,
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             **values,
         }
-        names = ", ".join(row)
-        marks = ", ".join("?" * len(row))
-        with self._explained():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                self._db.execute(
-                    f"INSERT OR IGNORE INTO results ({names}) VALUES ({marks})", list(row.values())
-                )
-                self._db.execute("DELETE FROM claims WHERE cell = ?", (cell.key,))
-            except BaseException:
-                with contextlib.suppress(sqlite3.Error):
-                    self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
+        names, marks = ", ".join(row), ", ".join("?" * len(row))
+        with self._transaction():
+            self._db.execute(
+                f"INSERT OR IGNORE INTO results ({names}) VALUES ({marks})", list(row.values())
+            )
+            self._db.execute("DELETE FROM claims WHERE cell = ?", (cell.key,))
 
     def rows(self) -> list[dict[str, Any]]:
         """Return all results, the oldest first."""

@@ -18,7 +18,7 @@ from varprop.bench.sources import DataNotPresent, load
 
 Row = dict[str, Any]
 #: Results by data set, method and protocol.
-Groups = dict[tuple[str, str, str], list[Row]]
+Groups = dict[tuple[str, ...], list[Row]]
 
 TABLE1 = ("vi", "pbp", "gp", "fawn-vi", "fawn-ropd", "fawn-bern")
 TABLE2 = ("fawn-ropd", "co-fawn")
@@ -66,9 +66,7 @@ class Average:
         return cls(len(numbers), float(numbers.mean()), std)
 
 
-def latest(
-    rows: Sequence[Row], *, seed: int | None = None
-) -> dict[tuple[str, str, str], list[Row]]:
+def latest(rows: Sequence[Row], *, seed: int | None = None) -> Groups:
     """Group results by data set, method and protocol: of several runs the one finished last.
 
     Results of different settings, versions or seeds are never averaged together.
@@ -82,15 +80,12 @@ def latest(
     """
     runs: dict[tuple, list[Row]] = {}
     for row in rows:
-        if seed is not None and row["seed"] != seed:
-            continue
-        where = (row["dataset"], row["method"], row["protocol"])
-        runs.setdefault((where, row["settings_digest"], row["version"], row["seed"]), []).append(
-            row
-        )
+        if seed in (None, row["seed"]):
+            kind = tuple(row[key] for key in ("settings_digest", "version", "seed"))
+            runs.setdefault((row["dataset"], row["method"], row["protocol"], kind), []).append(row)
     newest: Groups = {}
-    for (where, *_), group in sorted(runs.items(), key=lambda run: run[1][-1]["finished"]):
-        newest[where] = sorted(group, key=lambda row: row["split"])
+    for (*where, _), group in sorted(runs.items(), key=lambda run: run[1][-1]["finished"]):
+        newest[tuple(where)] = sorted(group, key=lambda row: row["split"])
     return newest
 
 
@@ -153,20 +148,19 @@ def table(
     figures = published()[f"table{number}"]
     columns = TABLE1 if number == 1 else TABLE2
     groups = latest(rows, seed=seed)
-    # Methods beyond the paper's, and the stand-in, where results exist.
     found = []
     for name, printed in figures.items():
-        names = [name, *([STAND_IN[name]] if name in STAND_IN else [])]
-        for key in names:
-            extra = [m for m in METHODS if m not in columns and _any(groups, key, m)]
+        for key in (name, STAND_IN.get(name)):
+            # Methods beyond the paper's, and the stand-in, where results exist.
+            extra = [m for m in METHODS if m not in columns and _has(groups, key, m)]
             for method_name in (*columns, *extra):
-                figure = printed.get(method_name) if key == name else None
-                stand_in = printed.get(method_name) if key != name else None
-                found += _lines(groups, key, method_name, figure, stand_in, data_dir)
+                if key is not None:
+                    figure = printed.get(method_name)
+                    found += _lines(groups, key, method_name, figure, key != name, data_dir)
     return found
 
 
-def _any(groups: Groups, name: str, method_name: str) -> bool:
+def _has(groups: Groups, name: str | None, method_name: str) -> bool:
     return any(key[:2] == (name, method_name) for key in groups)
 
 
@@ -174,59 +168,54 @@ def _lines(
     groups: Groups,
     name: str,
     method_name: str,
-    figure: Row | None,
-    stand_in: Row | None,
+    printed: Row | None,
+    stand_in: bool,
     data_dir: str | None,
 ) -> list[Row]:
     chosen, method = task(name), METHODS[method_name]
+    figure = None if stand_in else printed
+    shown = figure or {}
     head = {
         "dataset": name,
         "title": chosen.title,
         "method": method_name,
         "method_title": method.title,
-        "paper_nll": None if figure is None else figure["value"],
-        "paper_pm": None if figure is None else figure.get("pm"),
-        "paper_pm_kind": None if figure is None else figure.get("kind"),
-        "paper_note": None if figure is None else figure.get("misprint"),
-        "units": ((figure or stand_in or {}).get("units", "raw")),
+        "paper_nll": shown.get("value"),
+        "paper_pm": shown.get("pm"),
+        "paper_pm_kind": shown.get("kind"),
+        "paper_note": shown.get("misprint"),
+        "units": (printed or {}).get("units", "raw"),
     }
     lines = []
     for protocol in method.protocols:
         group = groups.get((name, method_name, protocol))
         if group:
             lines.append(head | {"protocol": protocol} | _ours(group, head["units"], figure))
-    if lines or (figure is None and stand_in is None):
+    if lines or printed is None:
         return lines
-    if figure is not None and method.refuses(chosen) and not _present(name, data_dir):
+    present = _present(name, data_dir)
+    if figure is not None and method.refuses(chosen) and not present:
         return []
-    state = "not run" if _present(name, data_dir) else "data not present"
+    state = "not run" if present else "data not present"
     return [head | {"protocol": None, "n_splits": 0, "verdict": state}]
 
 
 def _ours(group: list[Row], units: str, figure: Row | None) -> Row:
     suffix = "_standardized" if units == "standardized" else ""
-    nll, rmse = (Average.of(row[f"{score}{suffix}"] for row in group) for score in ("nll", "rmse"))
-    other = "nll" if suffix else "nll_standardized"
+    nll, rmse = (Average.of(row[score + suffix] for row in group) for score in ("nll", "rmse"))
     in_se, word = (math.nan, "not in the paper") if figure is None else verdict(nll, figure)
-    return {
-        "n_splits": nll.n,
-        "nll_mean": nll.mean,
-        "nll_std": nll.std,
-        "nll_se": nll.se,
-        "rmse_mean": rmse.mean,
-        "rmse_std": rmse.std,
-        "rmse_se": rmse.se,
-        "nll_other_units": Average.of(row[other] for row in group).mean,
-        "crps": Average.of(row["crps"] for row in group).mean,
-        "coverage50": Average.of(row["coverage50"] for row in group).mean,
-        "coverage90": Average.of(row["coverage90"] for row in group).mean,
-        "seconds": Average.of(row["seconds"] for row in group).mean,
-        "difference_in_se": in_se,
-        "verdict": word,
-        "version": group[-1]["version"],
-        "seed": group[-1]["seed"],
-        "settings_digest": group[-1]["settings_digest"],
+    found = {
+        f"{score}_{part}": getattr(average, part)
+        for score, average in (("nll", nll), ("rmse", rmse))
+        for part in ("mean", "std", "se")
     }
+    found["nll_other_units"] = Average.of(
+        row["nll" if suffix else "nll_standardized"] for row in group
+    ).mean
+    for score in ("crps", "coverage50", "coverage90", "seconds"):
+        found[score] = Average.of(row[score] for row in group).mean
+    last = {key: group[-1][key] for key in ("version", "seed", "settings_digest")}
+    return {"n_splits": nll.n, **found, "difference_in_se": in_se, "verdict": word, **last}
 
 
 @functools.cache
@@ -256,23 +245,4 @@ def _sizes(data_dir: str | None) -> list[Row]:
                 "present": _present(name, data_dir),
             }
         )
-    return found
-
-
-def count_verdicts(
-    lines: Iterable[Row], *, protocol: str, methods: Iterable[str]
-) -> dict[str, int]:
-    """Count the verdicts of one protocol over some methods.
-
-    Examples
-    --------
-    >>> count_verdicts([{"protocol": "ours", "method": "gp", "verdict": "better"}],
-    ...                protocol="ours", methods=["gp"])
-    {'better': 1}
-    """
-    wanted = set(methods)
-    found: dict[str, int] = {}
-    for line in lines:
-        if line["protocol"] == protocol and line["method"] in wanted:
-            found[line["verdict"]] = found.get(line["verdict"], 0) + 1
     return found

@@ -1,4 +1,4 @@
-"""What a Dask worker is asked to do: look whether it can take part, and run one cell."""
+"""What a worker, be it a process of this machine or Dask's, is asked to do: run one cell."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from varprop.bench.cells import run_cell
 from varprop.bench.registry import task
 from varprop.bench.sources import DataCorrupt, DataNotPresent, load
 from varprop.bench.store import Cell
+
+#: A cell's values, or a sentence why there are none; and where it was run.
+Answer = tuple[dict[str, Any] | str, Any]
 
 # A worker may have several threads, but timings, warnings and thread limits are the process's.
 _ONE_AT_A_TIME = threading.Lock()
@@ -34,31 +37,39 @@ def lacks(names: Sequence[str], data_dir: str | None) -> str | None:
     return None
 
 
-def run_on_worker(cell: Cell, data_dir: str | None) -> tuple[dict[str, Any], str]:
-    """Run a cell as a local run does; return its values and the address of the worker.
-
-    A worker may have joined after all others were inspected, hence the look at its version.
-    """
-    from distributed import get_worker
-
-    if cell.version != __version__:
-        raise RuntimeError(
-            f"a worker that joined later has varprop {__version__}, but {cell.version} is asked "
-            "for: install the same version on all workers."
-        )
+def run_here(cell: Cell, data_dir: str | None, where: Any) -> Answer:
+    """Run a cell in this process."""
     with _ONE_AT_A_TIME, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of other libraries, about their own ways
-        _prepare()
-        return run_cell(cell, data_dir), get_worker().address
+        try:
+            return run_cell(cell, data_dir), where
+        except Exception as error:
+            return f"{type(error).__name__}: {error}", where
+
+
+def run_on_dask(cell: Cell, data_dir: str | None) -> Answer:
+    """Run a cell on a worker of Dask's, which may have joined after all others were inspected."""
+    from distributed import get_worker
+
+    where = get_worker().address
+    if cell.version != __version__:
+        return (
+            f"a worker that joined later has varprop {__version__}, but {cell.version} is asked "
+            "for: install the same version on all workers.",
+            where,
+        )
+    prepare(one_thread=True)
+    return run_here(cell, data_dir, where)
 
 
 @functools.cache
-def _prepare() -> None:
-    """Set up a worker process once, as local processes are."""
-    from threadpoolctl import threadpool_limits
-
+def prepare(*, one_thread: bool) -> None:
+    """Set up a worker process, once."""
     from varprop.compilation import enable_compilation_cache, use_one_thread
 
     enable_compilation_cache()
-    use_one_thread()
-    threadpool_limits(1)
+    if one_thread:
+        from threadpoolctl import threadpool_limits
+
+        use_one_thread()
+        threadpool_limits(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import os
+import pathlib
 import sys
 import threading
 from typing import Annotated, Any
@@ -31,19 +32,13 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    if version:
         typer.echo(f"varprop {__version__}")
         raise typer.Exit
-
-
-@app.callback()
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
-    pass
 
 
 for _command in (fit, predict, evaluate, explain, demo, bench, report):
@@ -62,8 +57,24 @@ def _keep_interrupts(unraisable: Any) -> None:
         sys.__unraisablehook__(unraisable)
 
 
+def _keep_compiled() -> None:
+    """Let JAX keep compiled programs from run to run, where there is a place to keep them.
+
+    It reads these variables when it is imported, which is when a command begins to work.
+    """
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = pathlib.Path(cache, "varprop", "jax")
+    there = next(place for place in (folder, *folder.parents) if place.exists())
+    if there.is_dir() and os.access(there, os.W_OK):
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
+        # JAX's defaults keep only what took a second to compile; ours are many small programs.
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+
 def main() -> None:
     """Run the command line."""
+    _keep_compiled()
     sys.unraisablehook = _keep_interrupts
     interrupted = int(ExitCode.INTERRUPTED)
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import os
 import pathlib
 import sys
@@ -69,11 +71,8 @@ def bench(
     The same command again goes on where it stopped; `varprop report` shows the tables.
     """
     from varprop.bench.cells import plan
-    from varprop.bench.cluster import ClusterError, run_on_cluster
-    from varprop.bench.protocol import PROTOCOLS
-    from varprop.bench.registry import UnknownName, known
+    from varprop.bench.registry import UnknownName
     from varprop.bench.run import run
-    from varprop.bench.sources import DataCorrupt, DataNotPresent
     from varprop.bench.store import Store, StoreError
 
     if scheduler is not None and jobs is not None:
@@ -84,8 +83,6 @@ def bench(
     folder = None if data_dir is None else str(data_dir)
     try:
         chosen_sets, chosen_methods = _preset(preset, _names(datasets), _names(methods))
-        for name in _names(protocols) or []:
-            known(name, PROTOCOLS, "protocol")
         layout = plan(
             chosen_sets,
             chosen_methods,
@@ -96,51 +93,31 @@ def bench(
         )
     except UnknownName as error:
         raise UserError(str(error), ExitCode.USAGE) from error
-    except (DataNotPresent, DataCorrupt) as error:
-        raise UserError(str(error)) from error
     for sentence in layout.skipped:
-        typer.echo(f"varprop: {sentence}", err=True)
+        _notice(sentence)
     if not layout.cells:
         raise UserError("there is nothing to run: none of these sets is present and fits a method.")
     try:
-        results = Store(store)
-        with _Bar(len(results.missing(layout.cells)), show=not quiet) as bar:
-            if scheduler is None:
-                summary = run(
-                    layout.cells,
-                    results,
-                    jobs=jobs or os.cpu_count() or 1,
-                    data_dir=folder,
-                    on_progress=bar.update,
-                )
-            else:
-                summary = run_on_cluster(
-                    layout.cells,
-                    results,
-                    scheduler=scheduler,
-                    data_dir=folder,
-                    on_progress=bar.update,
-                    on_notice=lambda sentence: typer.echo(f"varprop: {sentence}", err=True),
-                )
-        results.close()
-    except ClusterError as error:
-        raise UserError(str(error)) from error
+        with (
+            contextlib.closing(Store(store)) as results,
+            _Bar(len(results.missing(layout.cells)), show=not quiet) as bar,
+        ):
+            summary = run(
+                layout.cells,
+                results,
+                jobs=jobs or os.cpu_count() or 1,
+                scheduler=scheduler,
+                data_dir=folder,
+                on_progress=bar.update,
+                on_notice=_notice,
+            )
     except StoreError as error:
         raise UserError(str(error), ExitCode.CANNOT_WRITE) from error
     for sentence in summary.failed:
-        typer.echo(f"varprop: {sentence}", err=True)
+        _notice(sentence)
     if as_json:
-        print_json(
-            {
-                "store": store,
-                "done": summary.done,
-                "already": summary.already,
-                "elsewhere": summary.elsewhere,
-                "failed": summary.failed,
-                "absent": layout.absent,
-                "seconds": summary.seconds,
-            }
-        )
+        result = dataclasses.asdict(summary) | {"store": store, "absent": layout.absent}
+        print_json({key: value for key, value in result.items() if key != "interrupted"})
     else:
         say(
             f"{summary.done} cells run in {summary.seconds:.0f} s, {summary.already} were there "
@@ -158,6 +135,10 @@ def bench(
         raise UserError(f"{len(summary.failed)} cell(s) failed, see above: they are tried again.")
 
 
+def _notice(sentence: str) -> None:
+    typer.echo(f"varprop: {sentence}", err=True)
+
+
 def _preset(
     preset: str | None, datasets: list[str] | None, methods: list[str] | None
 ) -> tuple[list[str], list[str]]:
@@ -173,11 +154,8 @@ def _preset(
             )
         return datasets, methods
     known(preset, ("table1", "table2"), "table")
-    sets = [
-        name for key in published()[preset] for name in (key, STAND_IN.get(key)) if name is not None
-    ]
-    columns = list(TABLE1 if preset == "table1" else TABLE2)
-    return datasets or sets, methods or columns
+    sets = [name for key in published()[preset] for name in (key, STAND_IN.get(key)) if name]
+    return datasets or sets, methods or list(TABLE1 if preset == "table1" else TABLE2)
 
 
 class _Bar:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from varprop.cli.bench import DataDirOption
 from varprop.cli.shared import JsonOption, QuietOption, UserError, command, print_json, say
+
+if TYPE_CHECKING:
+    from varprop.bench.registry import Dataset
+    from varprop.bench.sources import Numbers
 
 app = typer.Typer(no_args_is_help=True, help="The benchmark's data sets: list, fetch, verify.")
 
@@ -26,25 +32,22 @@ def list_(
     from varprop.bench.sources import DataCorrupt, DataNotPresent, load
 
     found = []
-    for name in dataset_names():
-        data = dataset(name)
+    for data in map(dataset, dataset_names()):
         try:
             where = load(data, folder=data_dir).source
         except DataNotPresent:
             where = None
         except DataCorrupt as error:
             where = f"damaged: {error}"
+        facts = {key: getattr(data, key) for key in ("title", "licence", "citation", "home")}
         found.append(
-            {
-                "name": name,
-                "title": data.title,
+            facts
+            | {
+                "name": data.name,
                 "rows": data.n,
                 "inputs": data.d,
-                "targets": list(data.targets),
+                "targets": data.targets,
                 "task": data.what,
-                "licence": data.licence,
-                "citation": data.citation,
-                "home": data.home,
                 "checksum": data.values_sha256,
                 "source": where,
             }
@@ -63,17 +66,10 @@ def _show(found: list[dict]) -> None:
     for header in ("name", "rows", "inputs", "outputs", "what is predicted", "here?"):
         table.add_column(header, justify="right" if header in ("rows", "inputs") else "left")
     for entry in found:
-        here = "no" if entry["source"] is None else "yes"
-        if here == "yes" and entry["source"].startswith("damaged"):
-            here = "damaged"
-        table.add_row(
-            entry["name"],
-            f"{entry['rows']:,}",
-            str(entry["inputs"]),
-            str(len(entry["targets"])),
-            entry["task"],
-            here,
-        )
+        source = entry["source"]
+        here = "no" if source is None else "damaged" if source.startswith("damaged") else "yes"
+        sizes = (f"{entry['rows']:,}", str(entry["inputs"]), str(len(entry["targets"])))
+        table.add_row(entry["name"], *sizes, entry["task"], here)
     Console().print(table)
     say("Licence, citation, home and place of each: varprop data list --json")
 
@@ -87,7 +83,11 @@ def fetch(
     quiet: QuietOption = False,
 ) -> None:
     """Download data sets that are not here yet, with progress, and check them."""
-    _each(names, data_dir, as_json, quiet, download=True)
+    from varprop.bench.sources import fetch
+
+    show = not quiet and not as_json
+    get = functools.partial(fetch, folder=data_dir, progress=show)
+    _each(names, get, as_json, quiet, all_needed=True)
 
 
 @app.command()
@@ -99,40 +99,36 @@ def verify(
     quiet: QuietOption = False,
 ) -> None:
     """Check the numbers of the data sets that are here against their checksums."""
-    _each(names, data_dir, as_json, quiet, download=False)
+    from varprop.bench.sources import load
+
+    get = functools.partial(load, folder=data_dir)
+    _each(names, get, as_json, quiet, all_needed=bool(names))
 
 
 def _each(
-    names: list[str] | None, data_dir: object, as_json: bool, quiet: bool, *, download: bool
+    names: list[str] | None,
+    get: Callable[[Dataset], Numbers],
+    as_json: bool,
+    quiet: bool,
+    *,
+    all_needed: bool,
 ) -> None:
-    from varprop.bench.registry import UnknownName, dataset, dataset_names
-    from varprop.bench.sources import DataCorrupt, DataNotPresent, fetch, load
+    """Say of every data set where it comes from, or why it is not right."""
+    from varprop.bench.registry import dataset, dataset_names
+    from varprop.bench.sources import DataCorrupt, DataNotPresent
 
-    try:
-        wanted = [dataset(name) for name in names or dataset_names()]
-    except UnknownName as error:
-        raise UserError(str(error)) from error
     states, wrong = {}, []
-    for data in wanted:
-        folder = None if data_dir is None else str(data_dir)
+    for data in [dataset(name) for name in names or dataset_names()]:
         try:
-            if download:
-                numbers = fetch(data, folder=folder, progress=not quiet and not as_json)
-            else:
-                numbers = load(data, folder=folder)
-            state = f"right, from {numbers.source}"
-            if data.values_sha256 is None:
-                state = f"right in size (no checksum is known), from {numbers.source}"
-        except DataNotPresent as error:
-            state = str(error)
-            if download or names:
+            source = get(data).source
+            size = "" if data.values_sha256 else " in size (no checksum is known)"
+            states[data.name] = f"right{size}, from {source}"
+        except (DataNotPresent, DataCorrupt) as error:
+            states[data.name] = str(error)
+            if all_needed or isinstance(error, DataCorrupt):
                 wrong.append(data.name)
-        except DataCorrupt as error:
-            state = str(error)
-            wrong.append(data.name)
-        states[data.name] = state
         if not as_json:
-            say(f"{data.name}: {state}", quiet=quiet)
+            say(f"{data.name}: {states[data.name]}", quiet=quiet)
     if as_json:
         print_json({"datasets": states, "wrong": wrong})
     if wrong:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import pathlib
 import sys
-import tempfile
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from varprop.cli.shared import JsonOption, QuietOption, SeedOption, command, print_json, say
-from varprop.cli.tabular import (
+from varprop.cli.shared import (
+    JsonOption,
+    QuietOption,
+    SeedOption,
     check_output,
-    open_table,
+    command,
+    print_json,
     print_scorecard,
-    use_compilation_cache,
-    write_html,
+    say,
 )
 
 TARGET = "progression"
@@ -37,31 +37,26 @@ def demo(
     """
     check_output(output)
 
-    from varprop.tables.fitting import fit_table
-    from varprop.tables.survey import Roles
+    from varprop.tables import Roles, fit_table, report_table
+    from varprop.tables.source import Source
 
-    use_compilation_cache()
-    with tempfile.TemporaryDirectory(prefix="varprop-") as folder:
-        path = pathlib.Path(folder) / "diabetes.csv"
-        path.write_text(diabetes_csv(), "utf-8")
-        source = open_table(str(path), None, ".")
-        say(
-            "442 patients: age, sex, body mass index, blood pressure and six blood values; to be "
-            f"predicted: {TARGET}, the course of the illness a year later.",
-            quiet=quiet or json,
-        )
-        fitted = fit_table(
-            source,
-            Roles((TARGET,), categories=("sex",)),
-            OPTIONS,
-            holdout=0.25,
-            seed=seed,
-            progress=not quiet and sys.stderr.isatty(),
-        )
+    say(
+        "442 patients: age, sex, body mass index, blood pressure and six blood values; to be "
+        f"predicted: {TARGET}, the course of the illness a year later.",
+        quiet=quiet or json,
+    )
+    fitted = fit_table(
+        Source.of_table(diabetes(), "scikit-learn's diabetes data"),
+        Roles((TARGET,), categories=("sex",)),
+        OPTIONS,
+        holdout=0.25,
+        seed=seed,
+        progress=not quiet and sys.stderr.isatty(),
+    )
     held = fitted.holdout
     assert held is not None
     settings = {"data": "scikit-learn's diabetes data", "seed": seed, **OPTIONS}
-    write_html(output, "Diabetes: how sure is the prediction?", fitted.model, held, settings)
+    report_table(output, "Diabetes: how sure is the prediction?", fitted.model, held, settings)
     if json:
         print_json({"scorecard": held.card, "report": output, "seconds": fitted.seconds})
         return
@@ -79,13 +74,12 @@ def demo(
     say("Your own table: varprop fit data.csv --target COLUMN")
 
 
-def diabetes_csv() -> str:
-    """Return scikit-learn's diabetes data as CSV text, in the units it was measured in."""
+def diabetes() -> Any:
+    """Return scikit-learn's diabetes data as a table, in the units it was measured in."""
+    import pyarrow as pa
     from sklearn.datasets import load_diabetes
 
     data = load_diabetes(scaled=False)
     names = ["age", "sex", "bmi", "blood_pressure", "tc", "ldl", "hdl", "tch", "ltg", "glucose"]
-    lines = [",".join([*names, TARGET])]
-    for row, y in zip(data.data.tolist(), data.target.tolist(), strict=True):
-        lines.append(",".join(f"{value:g}" for value in (*row, y)))
-    return "\n".join(lines) + "\n"
+    columns = dict(zip(names, data.data.T, strict=True)) | {TARGET: data.target}
+    return pa.table(columns | {"sex": columns["sex"].astype(int)})

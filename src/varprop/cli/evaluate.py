@@ -7,81 +7,55 @@ from typing import Annotated
 
 import typer
 
-from varprop.cli.options import (
-    DecimalOption,
-    DelimiterOption,
-    ModelArgument,
-    ReportOption,
-    TableArgument,
-    Unseen,
-    UnseenOption,
-)
-from varprop.cli.shared import (
-    JsonOption,
-    QuietOption,
-    UserError,
-    command,
-    print_json,
-    say,
-)
-from varprop.cli.tabular import (
-    check_output,
-    load_model,
-    note,
-    open_table,
-    print_scorecard,
-    use_compilation_cache,
-    write_html,
-)
+from varprop.cli import shared
 
 
-@command
+@shared.command
 def evaluate(
-    model: ModelArgument,
-    table: TableArgument,
-    report: ReportOption = None,
+    model: shared.ModelArgument,
+    table: shared.TableArgument,
+    report: shared.ReportOption = None,
     target: Annotated[
         list[str] | None,
         typer.Option("--target", "-t", help="Columns with the targets, if named otherwise."),
     ] = None,
-    unseen: UnseenOption = Unseen.error,
-    delimiter: DelimiterOption = None,
-    decimal: DecimalOption = ".",
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    unseen: shared.UnseenOption = shared.Unseen.error,
+    delimiter: shared.DelimiterOption = None,
+    decimal: shared.DecimalOption = ".",
+    json: shared.JsonOption = False,
+    quiet: shared.QuietOption = False,
 ) -> None:
     """Score a model on rows it was not fitted on, beside a linear model and a constant Gaussian.
 
     The simple models are those of the training data. All rows are held in memory.
     """
     if report is not None:
-        check_output(report, table, model)
-    fitted = load_model(model)
-    source = open_table(table, delimiter, decimal)
+        shared.check_output(report, table, model)
+    fitted = shared.load_model(model)
+    source = shared.open_table(table, delimiter, decimal)
 
-    from varprop.tables.prediction import evaluate_table
+    from varprop.tables import evaluate_table, report_table
 
-    use_compilation_cache()
     pre = fitted.preprocessing
     if target:
         if len(target) != len(pre.targets):
-            raise UserError(f"the model has {len(pre.targets)} targets, not {len(target)}.")
+            raise shared.UserError(f"the model has {len(pre.targets)} targets, not {len(target)}.")
         used = {column.name for column in pre.inputs} | set(pre.ids)
         taken = [name for name in target if name in used]
         if taken:
             sentence = f"column {taken[0]!r} is no target: the model reads it as an input."
-            raise UserError(sentence)
+            raise shared.UserError(sentence)
         dropped = tuple(name for name in pre.dropped if name not in target)
         pre = dataclasses.replace(pre, targets=tuple(target), dropped=dropped)
         fitted = dataclasses.replace(fitted, preprocessing=pre)
     scored, notes = evaluate_table(fitted, source, unseen=unseen.value)
-    note(notes, quiet=quiet)
+    shared.note(notes, quiet=quiet)
     if report is not None:
         title = f"{source.label}: {', '.join(pre.targets)}"
-        write_html(report, title, fitted, scored, {"model": model, "table": source.label})
+        report_table(report, title, fitted, scored, {"model": model, "table": source.label})
     n_rows = len(scored.y)
     if json:
-        print_json(
+        shared.print_json(
             {
                 "rows": n_rows,
                 "scorecard": scored.card,
@@ -92,6 +66,6 @@ def evaluate(
         )
     elif not quiet:
         title = f"{', '.join(pre.targets)}: {n_rows} rows of {source.label}"
-        print_scorecard(scored.card, title, scored.verdict)
+        shared.print_scorecard(scored.card, title, scored.verdict)
         if report is not None:
-            say(f"Report: {report}")
+            shared.say(f"Report: {report}")

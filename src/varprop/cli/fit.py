@@ -7,38 +7,12 @@ from typing import Annotated
 
 import typer
 
-from varprop.cli.options import (
-    DecimalOption,
-    DelimiterOption,
-    Likelihood,
-    Missing,
-    Objective,
-    ReportOption,
-    TablesArgument,
-)
-from varprop.cli.shared import (
-    ExitCode,
-    JsonOption,
-    QuietOption,
-    SeedOption,
-    UserError,
-    command,
-    print_json,
-    say,
-)
-from varprop.cli.tabular import (
-    check_output,
-    note,
-    open_table,
-    print_scorecard,
-    use_compilation_cache,
-    write_html,
-)
+from varprop.cli import shared
 
 
-@command
+@shared.command
 def fit(
-    tables: TablesArgument,
+    tables: shared.TablesArgument,
     target: Annotated[
         list[str], typer.Option("--target", "-t", help="Column to predict; may be repeated.")
     ],
@@ -57,12 +31,12 @@ def fit(
         typer.Option("--category", help="Column of codes, to be taken as categories."),
     ] = None,
     missing: Annotated[
-        Missing,
+        shared.Missing,
         typer.Option(
             "--missing",
             help="Missing inputs: stop, leave the rows out, or fill them in as uncertain.",
         ),
-    ] = Missing.error,
+    ] = shared.Missing.error,
     holdout: Annotated[
         float,
         typer.Option(
@@ -73,14 +47,14 @@ def fit(
         bool, typer.Option("--refit", help="After the scorecard fit again, on all rows.")
     ] = False,
     objective: Annotated[
-        Objective, typer.Option("--objective", help="What training minimizes.")
-    ] = Objective.ropd,
+        shared.Objective, typer.Option("--objective", help="What training minimizes.")
+    ] = shared.Objective.ropd,
     likelihood: Annotated[
-        Likelihood,
+        shared.Likelihood,
         typer.Option(
             "--likelihood", help="Noise of one size, or of a size that depends on inputs."
         ),
-    ] = Likelihood.gaussian,
+    ] = shared.Likelihood.gaussian,
     members: Annotated[int, typer.Option("--members", help="Networks in the ensemble.", min=1)] = 1,
     restarts: Annotated[
         int, typer.Option("--restarts", help="Starts per network; the best is kept.", min=1)
@@ -94,12 +68,12 @@ def fit(
     joint: Annotated[
         bool, typer.Option("--joint", help="Model the covariance between several targets.")
     ] = False,
-    report: ReportOption = None,
-    delimiter: DelimiterOption = None,
-    decimal: DecimalOption = ".",
-    seed: SeedOption = 0,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    report: shared.ReportOption = None,
+    delimiter: shared.DelimiterOption = None,
+    decimal: shared.DecimalOption = ".",
+    seed: shared.SeedOption = 0,
+    json: shared.JsonOption = False,
+    quiet: shared.QuietOption = False,
 ) -> None:
     """Fit a network to a table, save it, and score it on held-out rows.
 
@@ -107,29 +81,32 @@ def fit(
     file, so that `varprop predict` takes the raw table.
     """
     if joint and len(target) < 2:
-        raise UserError("--joint needs more than one --target.", ExitCode.USAGE)
+        raise shared.UserError("--joint needs more than one --target.", shared.ExitCode.USAGE)
     if not holdout < 1:
-        raise UserError(f"--holdout must lie below 1, but is {holdout:g}.", ExitCode.USAGE)
+        raise shared.UserError(
+            f"--holdout must lie below 1, but is {holdout:g}.", shared.ExitCode.USAGE
+        )
     try:
         sizes = tuple(int(part) for part in hidden.split(",") if part.strip())
     except ValueError:
         sizes = (0,)
     if any(size < 1 for size in sizes):
-        raise UserError(
+        raise shared.UserError(
             f"--hidden must be whole numbers such as 50 or 100,50, but is {hidden!r}.",
-            ExitCode.USAGE,
+            shared.ExitCode.USAGE,
         )
-    check_output(output, *tables)
+    shared.check_output(output, *tables)
     if report is not None:
-        check_output(report, *tables, output)
+        shared.check_output(report, *tables, output)
         if holdout == 0:
-            raise UserError("--report needs held-out rows, but --holdout is 0.", ExitCode.USAGE)
-    source = open_table(tables, delimiter, decimal)
+            raise shared.UserError(
+                "--report needs held-out rows, but --holdout is 0.", shared.ExitCode.USAGE
+            )
+    source = shared.open_table(tables, delimiter, decimal)
 
-    from varprop.tables.fitting import fit_table
-    from varprop.tables.survey import Roles
+    from varprop.tables import Roles, fit_table, report_table
+    from varprop.tables.columns import READ_AS
 
-    use_compilation_cache()
     options = {
         "hidden_layer_sizes": sizes,
         "objective": objective.value,
@@ -153,24 +130,25 @@ def fit(
         refit=refit,
         seed=seed,
         progress=not quiet and sys.stderr.isatty(),
-        on_notes=lambda notes: note(notes, quiet=quiet),
+        on_notes=lambda notes: shared.note(notes, quiet=quiet),
     )
     model, held = fitted.model, fitted.holdout
     model.save(output)
     if report is not None and held is None:
-        note(["there is no report, since no rows were held out."], quiet=quiet)
-    elif report is not None and held is not None:
+        shared.note(["there is no report, since no rows were held out."], quiet=quiet)
+        report = None
+    if report is not None and held is not None:
         settings = {"table": source.label, "seed": seed, "missing": missing.value, **options}
-        write_html(report, f"{source.label}: {', '.join(target)}", model, held, settings)
+        report_table(report, f"{source.label}: {', '.join(target)}", model, held, settings)
     n_held = 0 if held is None else len(held.y)
     if json:
-        print_json(
+        shared.print_json(
             {
                 "model": output,
-                "report": report if held is not None else None,
+                "report": report,
                 "train_rows": fitted.n_train,
                 "holdout_rows": n_held,
-                "inputs": {column.name: column.says for column in model.preprocessing.inputs},
+                "inputs": {c.name: READ_AS[c.values].says for c in model.preprocessing.inputs},
                 "targets": list(target),
                 "scorecard": None if held is None else held.card,
                 "verdict": None if held is None else held.verdict,
@@ -184,10 +162,14 @@ def fit(
     if quiet:
         return
     if held is not None:
-        print_scorecard(held.card, f"{', '.join(target)}: {n_held} held-out rows", held.verdict)
+        shared.print_scorecard(
+            held.card, f"{', '.join(target)}: {n_held} held-out rows", held.verdict
+        )
     which = "all" if refit or held is None else "the other"
-    say(f"Saved {output}: fitted on {which} {fitted.n_train} rows in {fitted.seconds:.1f} s.")
+    typer.echo(
+        f"Saved {output}: fitted on {which} {fitted.n_train} rows in {fitted.seconds:.1f} s."
+    )
     if held is not None and not refit:
-        say("(--refit fits once more, on all rows.)")
-    if report is not None and held is not None:
-        say(f"Report: {report}")
+        typer.echo("(--refit fits once more, on all rows.)")
+    if report is not None:
+        typer.echo(f"Report: {report}")

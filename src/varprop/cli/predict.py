@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Annotated, Any
 
 import typer
 
-from varprop.cli.options import (
-    DecimalOption,
-    DelimiterOption,
-    ModelArgument,
-    TableArgument,
-    Unseen,
-    UnseenOption,
-)
-from varprop.cli.shared import (
-    ExitCode,
-    JsonOption,
-    QuietOption,
-    UserError,
-    command,
-    print_json,
-)
-from varprop.cli.tabular import check_output, load_model, note, open_table, use_compilation_cache
+from varprop.cli import shared
 
 
-@command
+@shared.command
 def predict(
-    model: ModelArgument,
-    table: TableArgument,
+    model: shared.ModelArgument,
+    table: shared.TableArgument,
     output: Annotated[
         str,
         typer.Option(
@@ -45,11 +28,11 @@ def predict(
     quantiles: Annotated[
         str | None, typer.Option("--quantiles", help="More columns, such as 0.1,0.5,0.9.")
     ] = None,
-    unseen: UnseenOption = Unseen.error,
-    delimiter: DelimiterOption = None,
-    decimal: DecimalOption = ".",
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    unseen: shared.UnseenOption = shared.Unseen.error,
+    delimiter: shared.DelimiterOption = None,
+    decimal: shared.DecimalOption = ".",
+    json: shared.JsonOption = False,
+    quiet: shared.QuietOption = False,
 ) -> None:
     """Predict mean, standard deviation (whole, of the model, of the noise) and an interval.
 
@@ -57,8 +40,8 @@ def predict(
     into memory. A file is written whole or not at all.
     """
     if not 0 < interval < 1:
-        raise UserError(
-            f"--interval must lie between 0 and 1, but is {interval:g}.", ExitCode.USAGE
+        raise shared.UserError(
+            f"--interval must lie between 0 and 1, but is {interval:g}.", shared.ExitCode.USAGE
         )
     try:
         alphas = (
@@ -67,39 +50,34 @@ def predict(
     except ValueError:
         alphas = (0.0,)
     if not all(0 < alpha < 1 for alpha in alphas) or len(set(alphas)) < len(alphas):
-        raise UserError(
+        raise shared.UserError(
             "--quantiles must be different numbers between 0 and 1, such as 0.1,0.5,0.9, but is "
             f"{quantiles!r}.",
-            ExitCode.USAGE,
+            shared.ExitCode.USAGE,
         )
     if output != "-":
-        check_output(output, table, model)
-    fitted = load_model(model)
-    source = open_table(table, delimiter, decimal)
+        shared.check_output(output, table, model)
+    fitted = shared.load_model(model)
+    source = shared.open_table(table, delimiter, decimal)
 
-    import pyarrow as pa
+    from varprop.tables.model import TableRows
+    from varprop.tables.prediction import output_format, predict_table, write_table
 
-    from varprop.tables.prediction import predict_table
-    from varprop.tables.writing import open_sink, output_format
-
-    output_format(output)
-    use_compilation_cache()
-    schema, batches, parts = predict_table(
-        fitted, source, interval=interval, quantiles=alphas, unseen=unseen.value
-    )
+    output_format(output)  # a name that says none is found before the work and not after it
+    rows = TableRows(source, fitted.preprocessing, unseen=unseen.value, targets=False)
+    batches = predict_table(fitted, rows, interval=interval, quantiles=alphas)
     result: dict[str, Any]
     if json and output == "-":
-        whole = pa.Table.from_batches(batches, schema)
+        import pyarrow as pa
+
+        whole = pa.Table.from_batches(batches)
         result = {"rows": whole.num_rows, "predictions": whole.to_pydict()}
     else:
-        first = next(batches)  # if the table is no good, nothing is written, not even a header
-        with open_sink(output, schema) as sink:
-            for batch in itertools.chain([first], batches):
-                sink.write(batch)
-        result = {"output": output, "rows": parts.n_rows, "columns": schema.names}
-    notes = parts.notes()
+        names = write_table(output, batches).names
+        result = {"output": output, "rows": rows.n_rows_read, "columns": names}
+    notes = rows.notes()
     if json:
-        print_json({**result, "notes": notes})
-    note(notes, quiet=quiet)
+        shared.print_json({**result, "notes": notes})
+    shared.note(notes, quiet=quiet)
     if output != "-" and not json and not quiet:
-        typer.echo(f"Wrote {parts.n_rows} rows to {output}.", err=True)
+        typer.echo(f"Wrote {rows.n_rows_read} rows to {output}.", err=True)

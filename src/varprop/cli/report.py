@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import pathlib
 from typing import Annotated
@@ -35,8 +36,7 @@ def report(
 ) -> None:
     """Print Tables 1, 2 and 3 with ours beside the paper's, and a verdict per cell."""
     from varprop.bench.render import as_csv, markdown, terminal
-    from varprop.bench.sources import DataCorrupt, DataNotPresent
-    from varprop.bench.store import Store, StoreError
+    from varprop.bench.store import Store
     from varprop.bench.tables import table
 
     try:
@@ -46,13 +46,9 @@ def report(
     except ValueError:
         raise UserError(f"--tables takes 1, 2 and 3 with commas, but is {tables!r}.") from None
     folder = None if data_dir is None else str(data_dir)
-    try:
-        opened = Store(store, create=False)
+    with contextlib.closing(Store(store, create=False)) as opened:
         rows = opened.rows()
-        opened.close()
-        found = {which: table(which, rows, seed=seed, data_dir=folder) for which in wanted}
-    except (StoreError, DataNotPresent, DataCorrupt) as error:
-        raise UserError(str(error)) from error
+    found = {which: table(which, rows, seed=seed, data_dir=folder) for which in wanted}
     if html is not None:
         from varprop.report import write_benchmark_report
 

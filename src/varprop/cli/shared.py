@@ -1,19 +1,32 @@
-"""What every command shares: exit codes, one-sentence errors, and where results are printed."""
+"""What commands share: options, errors in one sentence, checks before work, printing."""
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import errno
 import functools
 import json
 import os
+import pathlib
 import sys
-from collections.abc import Callable
-from typing import Annotated, Any, NoReturn
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from varprop.errors import InputError
+
+if TYPE_CHECKING:
+    from varprop.tables.model import TableModel
+    from varprop.tables.source import Source
+
+# What to do with missing values, and with categories that the training data did not have; what
+# training minimizes; and what is observed, given the network's output.
+Missing = enum.StrEnum("Missing", ["error", "drop", "impute"])
+Unseen = enum.StrEnum("Unseen", ["error", "average"])
+Objective = enum.StrEnum("Objective", ["ropd", "vi"])
+Likelihood = enum.StrEnum("Likelihood", ["gaussian", "heteroscedastic"])
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print the result as one JSON object, for machines.")
@@ -22,6 +35,42 @@ QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and --json's object).")
 ]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of all randomness.", min=0)]
+TableArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TABLE",
+        help="CSV, TSV, Parquet or Feather, gzip'd or not, or a folder of Parquet files; - for "
+        "standard input.",
+    ),
+]
+TablesArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TABLE...",
+        help="CSV, TSV, Parquet or Feather, gzip'd or not; - for standard input. Several Parquet "
+        "files, or a folder of them, are read in parts: they may be larger than memory.",
+    ),
+]
+ModelArgument = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A model file that `varprop fit` wrote.")
+]
+DelimiterOption = Annotated[
+    str | None,
+    typer.Option("--delimiter", help="Between cells of a text table; found out unless given."),
+]
+DecimalOption = Annotated[
+    str, typer.Option("--decimal", help="The decimal point of a text table's numbers.")
+]
+UnseenOption = Annotated[
+    Unseen,
+    typer.Option(
+        "--unseen",
+        help="A category the training data did not have is an error, or counts as unknown.",
+    ),
+]
+ReportOption = Annotated[
+    str | None, typer.Option("--report", metavar="FILE", help="Write an HTML report here.")
+]
 
 
 class ExitCode(enum.IntEnum):
@@ -84,6 +133,77 @@ def _stop(sentence: str, code: ExitCode) -> NoReturn:
     raise typer.Exit(int(code)) from None
 
 
+def open_table(where: str | list[str], delimiter: str | None, decimal: str) -> Source:
+    """Open a table, its options checked."""
+    from varprop.tables.source import open_source
+
+    if delimiter is not None:
+        delimiter = {"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter)
+        if len(delimiter) != 1:
+            raise UserError(
+                f"--delimiter must be one character (or tab), but is {delimiter!r}.", ExitCode.USAGE
+            )
+    if len(decimal) != 1:
+        raise UserError(f"--decimal must be one character, but is {decimal!r}.", ExitCode.USAGE)
+    source = open_source(where, delimiter=delimiter, decimal=decimal)
+    if source.format != "delimited" and (delimiter is not None or decimal != "."):
+        raise UserError(
+            f"--delimiter and --decimal are for text, but {source.label} is not.", ExitCode.USAGE
+        )
+    return source
+
+
+def load_model(path: str) -> TableModel:
+    """Read a model file."""
+    if path == "-":
+        raise UserError("a model file cannot come from standard input: give its path.")
+    if not os.path.exists(path):
+        raise UserError(f"there is no file {path}: check the path.")
+    if os.path.isdir(path):
+        raise UserError(f"{path} is a folder: give a model file.")
+    from varprop.files.container import ModelFileError
+    from varprop.tables.model import TableModel
+
+    try:
+        return TableModel.load(path)
+    except ModelFileError as error:
+        if not _looks_like_table(path):
+            raise
+        raise UserError(
+            f"{os.path.basename(path)} is a table, not a model file: the model comes first, then "
+            "the table.",
+        ) from error
+
+
+def _looks_like_table(path: str) -> bool:
+    with open(path, "rb") as file:
+        start = file.read(512)
+    if start[:4] == b"PAR1" or start[:6] == b"ARROW1" or start[:2] == b"\x1f\x8b":
+        return True
+    return bool(start) and b"\0" not in start
+
+
+def check_output(path: str, *inputs: str) -> None:
+    """Fail before the work and not after it if a file cannot be written."""
+    target = pathlib.Path(path)
+    if target.is_dir():
+        raise UserError(f"{path} is a folder: give a file name.", ExitCode.CANNOT_WRITE)
+    folder = target.parent
+    if not folder.is_dir():
+        raise UserError(
+            f"there is no folder {folder} to write {target.name} to: make it first.",
+            ExitCode.CANNOT_WRITE,
+        )
+    if not os.access(folder, os.W_OK) or (target.exists() and not os.access(target, os.W_OK)):
+        raise UserError(f"{path} may not be written: choose another place.", ExitCode.CANNOT_WRITE)
+    for other in inputs:
+        with contextlib.suppress(OSError):
+            if target.exists() and os.path.samefile(target, other):
+                raise UserError(
+                    f"{path} is also read: choose another name for the output.", ExitCode.USAGE
+                )
+
+
 def say(message: str = "", *, quiet: bool = False) -> None:
     """Print to standard output, unless the user asked for quiet."""
     if not quiet:
@@ -114,3 +234,61 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
     return str(value)
+
+
+def note(sentences: Iterable[str], *, quiet: bool) -> None:
+    """Print remarks to standard error."""
+    if not quiet:
+        for sentence in sentences:
+            typer.echo(f"note: {sentence}", err=True)
+
+
+def print_table(
+    title: str, header: list[str], rows: list[list[str]], *, caption: str | None = None
+) -> None:
+    """Print a table whose first column is text and whose others are numbers."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        title=Text(title),
+        caption=None if caption is None else Text(caption),
+        title_justify="left",
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    for number, name in enumerate(header):
+        first = number == 0
+        table.add_column(Text(name), justify="left" if first else "right", no_wrap=first)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console(highlight=False).print(table)
+
+
+def print_scorecard(card: Mapping[str, Mapping[str, float]], title: str, verdict: str) -> None:
+    """Print a scorecard."""
+    from varprop.predictive.scorecard import SCORES
+
+    rows = [[name, *(_score(key, values[key]) for key in SCORES)] for name, values in card.items()]
+    print_table(title, ["", *(key.replace("coverage ", "coverage\n") for key in SCORES)], rows)
+    typer.echo(verdict)
+
+
+def _score(name: str, value: float) -> str:
+    if name.startswith("coverage"):
+        return f"{100 * value:.0f} %"
+    return f"{value:.3f}" if name in ("NLL", "R2") else in_digits(value)
+
+
+def in_digits(value: float) -> str:
+    """Write a number with four digits, for people.
+
+    Examples
+    --------
+    >>> in_digits(123456.7), in_digits(0.0123456), in_digits(-2e-9)
+    ('123,457', '0.01235', '-2e-09')
+    """
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"

@@ -1,8 +1,10 @@
 """Plots of predictive distributions with matplotlib, the extra ``plot``; nothing here knows of JAX.
 
 Every function draws into ``ax`` (a new figure's by default), takes its options by keyword and
-returns the Axes. Targets come first, predictions second, as in `varprop.metrics`; a prediction of
-several outputs is drawn one output at a time, by ``prediction.marginal(i)``.
+returns the Axes. Targets come first, predictions second, as in `varprop.metrics`: ``y`` is an array
+of shape (n,) and ``prediction`` a `Predictive` of n rows and, unless said otherwise, one output;
+of several outputs choose one by ``prediction.marginal(i)``. ``probability`` is that of the range
+which chance allows a perfect model, 0.95 by default; see `varprop.diagnostics` for the numbers.
 """
 
 from varprop.plotting.judging import (

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from varprop.plotting.style import BLUE, CHANCE, GREY, IDEAL, LEGEND, ORANGE, Axes, axes
+from varprop.plotting.style import (
+    BLUE,
+    GREY,
+    IDEAL,
+    MARKS,
+    ORANGE,
+    Axes,
+    Look,
+    area,
+    axes,
+    chance,
+    finish,
+)
 from varprop.predictive import diagnostics
-from varprop.predictive.diagnostics import one_output
+from varprop.predictive.diagnostics import of_one_output
 from varprop.predictive.distribution import Predictive
 from varprop.predictive.mixtures import ArrayLike
-
-__all__ = ["plot_calibration", "plot_error_by_std", "plot_pit", "plot_predicted_observed"]
 
 
 def plot_predicted_observed(
@@ -20,12 +30,10 @@ def plot_predicted_observed(
 
     Parameters
     ----------
-    y : array of shape (n,)
-    prediction : Predictive
-        Of one output.
+    y, prediction, ax
+        See `varprop.plotting`.
     coverage : float, default 0.9
         Of the intervals.
-    ax : Axes, optional
 
     Examples
     --------
@@ -33,9 +41,9 @@ def plot_predicted_observed(
     >>> plot_predicted_observed([1.2, 5.0, 2.9], p).get_xlabel()
     'observed'
     """
-    y = one_output(y, prediction)
-    mean = prediction.mean.reshape(-1)
-    lower, upper = (bound.reshape(-1) for bound in prediction.interval(coverage))
+    y, prediction = of_one_output(y, prediction)
+    mean = prediction.mean
+    lower, upper = prediction.interval(coverage)
     outside = (y < lower) | (y > upper)
     ax = axes(ax)
     for rows, color, marker, label in (
@@ -44,21 +52,10 @@ def plot_predicted_observed(
     ):
         if rows.any():
             ax.vlines(y[rows], lower[rows], upper[rows], color=color, alpha=0.3, linewidth=1)
-            ax.plot(
-                y[rows],
-                mean[rows],
-                marker,
-                color=color,
-                markersize=4,
-                alpha=0.8,
-                markeredgewidth=0,
-                label=label,
-            )
+            ax.plot(y[rows], mean[rows], marker, color=color, label=label, **MARKS)
     ends = [min(y.min(), mean.min()), max(y.max(), mean.max())]
     ax.plot(ends, ends, label="exact prediction", **IDEAL)
-    ax.set(xlabel="observed", ylabel="predicted")
-    ax.legend(**LEGEND)
-    return ax
+    return finish(ax, "observed", "predicted")
 
 
 def plot_calibration(
@@ -71,19 +68,14 @@ def plot_calibration(
 ) -> Axes:
     """Draw observed over stated coverage, with the range that chance allows at each level.
 
-    Below the dashed line the model is overconfident, above it too cautious. See
-    `varprop.diagnostics.calibration_curve` for the numbers.
+    Below the dashed line the model is overconfident, above it too cautious.
 
     Parameters
     ----------
-    y : array of shape (n,)
-    prediction : Predictive
-        Of one output.
+    y, prediction, probability, ax
+        See `varprop.plotting`.
     levels : array of shape (m,), optional
         Stated coverages; 0.02, 0.04, ..., 0.98 by default.
-    probability : float, default 0.95
-        Of the exact binomial range of chance.
-    ax : Axes, optional
 
     Examples
     --------
@@ -93,16 +85,13 @@ def plot_calibration(
     """
     curve = diagnostics.calibration_curve(y, prediction, levels=levels, probability=probability)
     ax = axes(ax)
-    ax.fill_between(
-        curve.level, curve.lower, curve.upper, label=f"{probability:.0%} range of chance", **CHANCE
-    )
+    ax.fill_between(curve.level, curve.lower, curve.upper, **area(GREY, 0.2, chance(probability)))
     ax.plot([0, 1], [0, 1], label="ideal", **IDEAL)
     ax.plot(curve.level, curve.observed, color=BLUE, linewidth=2, label="observed")
-    ax.set(xlabel="stated coverage", ylabel="observed values inside", xlim=(0, 1), ylim=(0, 1))
+    ax.set(xlim=(0, 1), ylim=(0, 1))
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter("{x:.0%}")
-    ax.legend(loc="upper left", **LEGEND)
-    return ax
+    return finish(ax, "stated coverage", "observed values inside", loc="upper left")
 
 
 def plot_pit(
@@ -117,14 +106,10 @@ def plot_pit(
 
     Parameters
     ----------
-    y : array of shape (n,)
-    prediction : Predictive
-        Of one output.
+    y, prediction, probability, ax
+        See `varprop.plotting`.
     n_bins : int, optional
         See `varprop.diagnostics.pit_histogram`.
-    probability : float, default 0.95
-        Of the exact binomial range of chance.
-    ax : Axes, optional
 
     Examples
     --------
@@ -132,32 +117,16 @@ def plot_pit(
     >>> len(plot_pit(np.linspace(-1.5, 1.5, 9), p, n_bins=4).patches)
     4
     """
-    histogram = diagnostics.pit_histogram(y, prediction, n_bins=n_bins, probability=probability)
+    found = diagnostics.pit_histogram(y, prediction, n_bins=n_bins, probability=probability)
     ax = axes(ax)
-    width = np.diff(histogram.edges)
-    ax.bar(
-        histogram.edges[:-1],
-        histogram.counts,
-        width=width,
-        align="edge",
-        color=BLUE,
-        alpha=0.55,
-        edgecolor="white",
-        label="rows",
-    )
-    ax.fill_between(
-        [0.0, 1.0],
-        histogram.lower,
-        histogram.upper,
-        label=f"{probability:.0%} range of chance",
-        **{**CHANCE, "alpha": 0.3},
-    )
-    expected = histogram.counts.sum() / len(histogram.counts)
-    ax.plot([0, 1], [expected, expected], label="ideal", **IDEAL)
-    ax.set(xlabel="stated probability of a lower value", ylabel="rows", xlim=(0, 1))
-    ax.set_ylim(0, 1.3 * max(histogram.counts.max(), histogram.upper))  # room for the legend
-    ax.legend(loc="upper center", ncols=3, handlelength=1.2, columnspacing=1.0, **LEGEND)
-    return ax
+    bars: Look = {"color": BLUE, "alpha": 0.55, "edgecolor": "white", "label": "rows"}
+    ax.bar(found.edges[:-1], found.counts, width=np.diff(found.edges), align="edge", **bars)
+    ax.fill_between([0, 1], found.lower, found.upper, **area(GREY, 0.3, chance(probability)))
+    ax.plot([0, 1], [found.counts.mean()] * 2, label="ideal", **IDEAL)
+    top = 1.3 * max(found.counts.max(), found.upper)  # room for the legend
+    ax.set(xlim=(0, 1), ylim=(0, top))
+    legend: Look = {"loc": "upper center", "ncols": 3, "handlelength": 1.2, "columnspacing": 1.0}
+    return finish(ax, "stated probability of a lower value", "rows", **legend)
 
 
 def plot_error_by_std(
@@ -175,14 +144,10 @@ def plot_error_by_std(
 
     Parameters
     ----------
-    y : array of shape (n,)
-    prediction : Predictive
-        Of one output.
+    y, prediction, probability, ax
+        See `varprop.plotting`.
     n_bins : int, optional
         Number of groups; see `varprop.diagnostics.error_by_std`.
-    probability : float, default 0.95
-        Of the range of chance.
-    ax : Axes, optional
 
     Examples
     --------
@@ -191,31 +156,16 @@ def plot_error_by_std(
     'size of the error'
     """
     groups = diagnostics.error_by_std(y, prediction, n_bins=n_bins, probability=probability)
-    error = np.abs(one_output(y, prediction) - prediction.mean.reshape(-1))
-    std = prediction.std.reshape(-1)
+    y, prediction = of_one_output(y, prediction)
+    std = prediction.std
     ax = axes(ax)
-    ax.plot(std, error, ".", color=BLUE, alpha=0.5, markersize=4, label="row")
-    ax.vlines(
-        groups.stated,
-        groups.lower,
-        groups.upper,
-        color=GREY,
-        alpha=0.4,
-        linewidth=7,
-        label=f"{probability:.0%} range of chance",
-    )
-    ax.plot(
-        groups.stated,
-        groups.error,
-        "s",
-        color="white",
-        markeredgecolor="black",
-        markersize=6,
-        label="group of rows",
-    )
-    ends = np.array([std.min(), std.max()])
+    rows: Look = {"color": BLUE, "alpha": 0.5, "markersize": 4, "label": "row"}
+    ax.plot(std, np.abs(y - prediction.mean), ".", **rows)
+    bars: Look = {"color": GREY, "alpha": 0.4, "linewidth": 7, "label": chance(probability)}
+    ax.vlines(groups.stated, groups.lower, groups.upper, **bars)
+    squares: Look = {"color": "white", "markeredgecolor": "black", "markersize": 6}
+    ax.plot(groups.stated, groups.error, "s", label="group of rows", **squares)
+    ends = [std.min(), std.max()]
     ax.plot(ends, ends, label="as stated", **IDEAL)
-    ax.set(xlabel="stated standard deviation", ylabel="size of the error")
     ax.set_ylim(bottom=0)
-    ax.legend(**LEGEND)
-    return ax
+    return finish(ax, "stated standard deviation", "size of the error")

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import ndtri
 
-from varprop.plotting.style import BLUE, GREY, LEGEND, ORANGE, Axes, axes, one_column
+from varprop.plotting.style import BLUE, GREY, ORANGE, Axes, Look, area, axes, finish, one_column
 from varprop.predictive.checks import as_float
-from varprop.predictive.diagnostics import one_output
+from varprop.predictive.diagnostics import of_one_output
 from varprop.predictive.distribution import Predictive
 from varprop.predictive.mixtures import ArrayLike
-
-__all__ = ["plot_band", "plot_density", "plot_output_correlation", "plot_training"]
 
 
 def plot_band(
@@ -30,10 +28,10 @@ def plot_band(
 
     Parameters
     ----------
+    prediction, ax
+        See `varprop.plotting`.
     x : array of shape (n,) or (n, 1)
         The input of each predicted row, in any order.
-    prediction : Predictive
-        Of one output.
     y : array of shape (m,), optional
         Observations to draw as points.
     x_observed : array of shape (m,) or (m, 1), optional
@@ -43,7 +41,6 @@ def plot_band(
     show_model : bool, default True
         Whether a darker band shows the interval of the same coverage without the noise, that of
         the model alone (of a Gaussian with the model's variance).
-    ax : Axes, optional
 
     Examples
     --------
@@ -54,34 +51,19 @@ def plot_band(
     (1, 2)
     """
     where = one_column(x, "x")
-    one_output(np.zeros(prediction.n_rows), prediction)
     if len(where) != prediction.n_rows:
         raise ValueError(f"x has {len(where)} values but {prediction.n_rows} rows were predicted.")
     order = np.argsort(where, kind="stable")
     sorted_x = where[order]
-    mean = prediction.mean.reshape(-1)[order]
-    lower, upper = (bound.reshape(-1)[order] for bound in prediction.interval(coverage))
+    _, prediction = of_one_output(where, prediction)
+    mean = prediction.mean[order]
+    lower, upper = (bound[order] for bound in prediction.interval(coverage))
     ax = axes(ax)
-    ax.fill_between(
-        sorted_x,
-        lower,
-        upper,
-        color=BLUE,
-        alpha=0.2,
-        linewidth=0,
-        label=f"{coverage:.0%} interval",
-    )
+    ax.fill_between(sorted_x, lower, upper, **area(BLUE, 0.2, f"{coverage:.0%} interval"))
     if show_model:
-        reach = ndtri((1 + coverage) / 2) * np.sqrt(prediction.model_var.reshape(-1)[order])
-        ax.fill_between(
-            sorted_x,
-            mean - reach,
-            mean + reach,
-            color=BLUE,
-            alpha=0.35,
-            linewidth=0,
-            label="of which the model",
-        )
+        reach = ndtri((1 + coverage) / 2) * np.sqrt(prediction.model_var[order])
+        style = area(BLUE, 0.35, "of which the model")
+        ax.fill_between(sorted_x, mean - reach, mean + reach, **style)
     ax.plot(sorted_x, mean, color=BLUE, linewidth=1.8, label="mean")
     if y is not None:
         at = where if x_observed is None else one_column(x_observed, "x_observed")
@@ -89,9 +71,7 @@ def plot_band(
         if len(at) != len(seen):
             raise ValueError(f"y has {len(seen)} values but there are {len(at)} inputs for it.")
         ax.plot(at, seen, ".", color="black", markersize=4, alpha=0.7, label="observed")
-    ax.set(xlabel="input", ylabel="output")
-    ax.legend(**LEGEND)
-    return ax
+    return finish(ax, "input", "output")
 
 
 def plot_density(
@@ -106,15 +86,14 @@ def plot_density(
 
     Parameters
     ----------
+    prediction, ax
+        See `varprop.plotting`.
     samples : array of shape (n_samples,)
         Draws of that row, for example outputs of sampled networks.
-    prediction : Predictive
-        Of one output.
     row : int, default 0
         Which row of the prediction.
     n_bins : int, optional
         Of the histogram; chosen from the samples by default.
-    ax : Axes, optional
 
     Examples
     --------
@@ -123,27 +102,17 @@ def plot_density(
     'density'
     """
     drawn = one_column(samples, "samples")
-    one = prediction[row]
-    one_output(np.zeros(1), one)
-    mean, std = float(one.mean.reshape(-1)[0]), float(one.std.reshape(-1)[0])
+    _, one = of_one_output([0.0], prediction[row])
+    mean, std = float(one.mean[0]), float(one.std[0])
     if not std > 0:
         raise ValueError(f"Row {row} has zero variance, so it has no density to draw.")
     ax = axes(ax)
-    ax.hist(
-        drawn,
-        bins="auto" if n_bins is None else n_bins,
-        density=True,
-        color=GREY,
-        alpha=0.4,
-        label=f"{len(drawn):,} samples",
-    )
+    bars: Look = {"color": GREY, "alpha": 0.4, "label": f"{len(drawn):,} samples"}
+    ax.hist(drawn, bins="auto" if n_bins is None else n_bins, density=True, **bars)
     low, high = min(drawn.min(), mean - 4 * std), max(drawn.max(), mean + 4 * std)
     grid = np.linspace(low, high, 400)
-    density = np.exp(one.marginal(0).marginal_logpdf(grid[:, None]))[:, 0]
-    ax.plot(grid, density, color=ORANGE, linewidth=2, label="stated density")
-    ax.set(xlabel="output", ylabel="density")
-    ax.legend(**LEGEND)
-    return ax
+    ax.plot(grid, one.pdf(grid[:, None])[:, 0], color=ORANGE, linewidth=2, label="stated density")
+    return finish(ax, "output", "density")
 
 
 def plot_output_correlation(
@@ -223,7 +192,7 @@ def plot_training(
         raise ValueError(f"loss_curve must have shape (n_epochs,), not {loss.shape}.")
     ax = axes(ax)
     ax.plot(np.arange(1, len(loss) + 1), loss, linewidth=1.6, label=label)
-    ax.set(xlabel="epoch", ylabel="training loss")
     if label is not None:
-        ax.legend(**LEGEND)
+        return finish(ax, "epoch", "training loss")
+    ax.set(xlabel="epoch", ylabel="training loss")
     return ax

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from varprop.predictive.checks import as_float, check_finite
+from varprop.predictive.checks import as_columns
 from varprop.predictive.mixtures import ArrayLike
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ else:  # matplotlib is imported when something is drawn
 
 # Okabe and Ito's colors, which the color-blind can tell apart.
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#6b7280"
-CHANCE: dict[str, Any] = {"color": GREY, "alpha": 0.2, "linewidth": 0}
-LEGEND: dict[str, Any] = {"framealpha": 0.85, "edgecolor": "none", "fontsize": "small"}
-IDEAL: dict[str, Any] = {"color": GREY, "linestyle": "--", "linewidth": 1.2}
+Look = dict[str, Any]
+IDEAL: Look = {"color": GREY, "linestyle": "--", "linewidth": 1.2}
+MARKS: Look = {"markersize": 4, "alpha": 0.8, "markeredgewidth": 0}
 
 
 def axes(ax: Axes | None) -> Axes:
@@ -34,11 +34,26 @@ def axes(ax: Axes | None) -> Axes:
     return plt.subplots(layout="constrained")[1]
 
 
+def area(color: str, alpha: float, label: str) -> Look:
+    """Return how an area without an edge looks."""
+    return {"color": color, "alpha": alpha, "linewidth": 0, "label": label}
+
+
+def chance(probability: float) -> str:
+    """Return what the legend calls the range of chance."""
+    return f"{probability:.0%} range of chance"
+
+
+def finish(ax: Axes, x: str, y: str, **legend: Any) -> Axes:
+    """Name the axes, add the legend and return the Axes."""
+    ax.set(xlabel=x, ylabel=y)
+    ax.legend(framealpha=0.85, edgecolor="none", fontsize="small", **legend)
+    return ax
+
+
 def one_column(values: ArrayLike, name: str) -> np.ndarray:
-    """Return finite numbers as ``(n,)``."""
-    a = as_float(values, name)
-    if not (a.ndim == 1 or (a.ndim == 2 and a.shape[1] == 1)) or not a.size:
-        raise ValueError(f"{name} must have shape (n,) with n > 0, not {a.shape}.")
-    a = a.reshape(-1)
-    check_finite(a, name)
-    return a
+    """Return finite numbers of shape ``(n,)`` or ``(n, 1)`` as ``(n,)``."""
+    a = as_columns(values, name)
+    if a.shape[1] != 1:
+        raise ValueError(f"{name} must have shape (n,), not {a.shape}.")
+    return a[:, 0]

@@ -1,4 +1,4 @@
-"""Checks of the arrays a `Predictive` is built from: one sentence per mistake."""
+"""Checks of what people pass: arrays a `Predictive` is built from, targets, weights, levels."""
 
 from __future__ import annotations
 
@@ -34,6 +34,49 @@ def check_finite(values: Array, name: str, outputs: Sequence[int] | None = None)
         raise ValueError(f"{name} is not finite at {_where(bad, outputs)}.")
 
 
+def check_share(value: float, name: str) -> None:
+    """Refuse a probability that is not strictly between 0 and 1."""
+    if not 0 < value < 1:
+        raise ValueError(f"{name} must lie strictly between 0 and 1, not {value}.")
+
+
+def as_levels(levels: ArrayLike | None, steps: int) -> Array:
+    """Return the levels, or ``1 / steps, ..., (steps - 1) / steps`` for None."""
+    level = np.arange(1, steps) / steps if levels is None else as_float(levels, "levels")
+    if level.ndim != 1 or not level.size or not np.all((level > 0) & (level < 1)):
+        raise ValueError("levels must be a non-empty list of numbers strictly between 0 and 1.")
+    return level
+
+
+def as_columns(values: ArrayLike, name: str) -> Array:
+    """Return finite numbers of shape ``(n,)`` or ``(n, d)`` as ``(n, d)``."""
+    a = as_float(values, name)
+    if a.ndim not in (1, 2) or a.size == 0:
+        raise ValueError(
+            f"{name} must have shape (n,) or (n, d) with at least one row, not {a.shape}."
+        )
+    check_finite(a, name)
+    return a.reshape(len(a), -1)
+
+
+def as_targets(y: ArrayLike, name: str, *shapes: tuple[int, ...]) -> Array:
+    """Return the targets as ``(n, d)``, refusing any shape but those of the prediction."""
+    y = as_float(y, name)
+    if y.shape not in shapes:
+        raise ValueError(f"{name} has shape {y.shape} but the prediction has {shapes[0]}.")
+    return as_columns(y, name)
+
+
+def as_weights(weights: ArrayLike, name: str, *shapes: tuple[int, ...]) -> Array:
+    """Return weights of one of these shapes, of which some are positive in every column."""
+    w = as_float(weights, name)
+    if w.shape not in shapes:
+        raise ValueError(f"{name} has shape {w.shape}, not {' or '.join(map(str, shapes))}.")
+    if not (np.isfinite(w).all() and (w >= 0).all() and (w.sum(axis=0) > 0).all()):
+        raise ValueError(f"{name} must be finite, not negative and not all zero.")
+    return w
+
+
 def check_variances(values: Array, name: str) -> None:
     """Refuse non-finite and negative variances ``(n, d)``."""
     check_finite(values, name)
@@ -42,30 +85,16 @@ def check_variances(values: Array, name: str) -> None:
         raise ValueError(f"{name} is negative at {_where(bad)}: {values[bad][0]}.")
 
 
-def check_mean(mean: ArrayLike) -> tuple[Array, bool]:
-    """Return the mean as ``(n, d)`` and whether the output axis was absent."""
-    mean = as_float(mean, "mean")
-    if mean.ndim not in (1, 2):
-        raise ValueError(f"mean must have shape (n,) or (n, d), not {mean.shape}.")
-    if mean.size == 0:
-        raise ValueError(f"mean must hold at least one row and one output, not {mean.shape}.")
-    squeeze = mean.ndim == 1
-    mean = mean[:, None] if squeeze else mean
-    check_finite(mean, "mean")
-    return mean, squeeze
-
-
-def check_noise(noise_var: ArrayLike, shape: tuple[int, int], squeeze: bool) -> Array:
-    """Return the noise variances as ``(1, d)`` or ``(n, d)``."""
+def check_noise(noise_var: ArrayLike, shape: tuple[int, ...]) -> Array:
+    """Return the noise variances as ``(1, d)`` or ``(n, d)``; `shape` is that of the mean."""
     noise = as_float(noise_var, "noise_var")
-    n, d = shape
-    public = (n,) if squeeze else shape
-    if noise.shape == public:
-        noise = noise.reshape(shape)
+    n, d = shape if len(shape) == 2 else (*shape, 1)
+    if noise.shape == shape:
+        noise = noise.reshape(n, d)
     elif noise.shape in ((), (d,)):
         noise = np.broadcast_to(noise, (1, d))
     else:
-        raise ValueError(f"noise_var has shape {noise.shape}, not (), ({d},) or {public}.")
+        raise ValueError(f"noise_var has shape {noise.shape}, not (), ({d},) or {shape}.")
     if noise.shape[0] == 1 and (~np.isfinite(noise) | (noise < 0)).any():
         raise ValueError(f"noise_var must be finite and not negative, not {noise[0].tolist()}.")
     check_variances(noise, "noise_var")
@@ -91,16 +120,3 @@ def check_covariance(cov: Array, shape: tuple[int, int]) -> Array:
         row = int(np.argmin(np.linalg.eigvalsh(corr)[:, 0]))
         raise ValueError(f"model_cov is not positive semi-definite at row {row}.") from None
     return 0.5 * (cov + cov.swapaxes(-1, -2))
-
-
-def check_weights(weights: ArrayLike | None, n_members: int, n_rows: int) -> Array:
-    """Return normalized weights of shape ``(K, 1)`` or ``(K, n)``."""
-    w = np.ones(n_members) if weights is None else as_float(weights, "weights")
-    if w.shape not in ((n_members,), (n_members, n_rows)):
-        raise ValueError(
-            f"weights has shape {w.shape}, not ({n_members},) or ({n_members}, {n_rows})."
-        )
-    w = w.reshape(n_members, -1)
-    if not (np.isfinite(w).all() and (w >= 0).all() and (w.sum(axis=0) > 0).all()):
-        raise ValueError("weights must be finite, not negative and not all zero.")
-    return w / w.sum(axis=0)

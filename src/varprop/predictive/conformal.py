@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from varprop.predictive.distribution import Predictive
+from varprop.predictive.checks import as_targets, check_share
 from varprop.predictive.scoring import predict_dist
 
 
@@ -37,6 +37,7 @@ class Conformal:
 
     Examples
     --------
+    >>> from varprop.predictive import Predictive
     >>> class Known:
     ...     "Predicts a standard normal for every row."
     ...     def predict_dist(self, X):
@@ -67,13 +68,12 @@ class Conformal:
             itself.
         """
         dist = predict_dist(estimator, X)
-        y = np.asarray(y, dtype=np.float64)
-        if y.shape != dist.mean.shape:
-            raise ValueError(f"y has shape {y.shape}, but the prediction has {dist.mean.shape}.")
-        if not np.isfinite(y).all():
-            row = int(np.argwhere(~np.isfinite(y))[0][0])
-            raise ValueError(f"y is not finite in row {row}.")
-        scores = (np.abs(y - dist.mean) / _positive_std(dist)).reshape(len(y), -1)
+        y = as_targets(y, "y", dist.shape)
+        std = dist.std.reshape(y.shape)
+        if not (std > 0).all():
+            row = int(np.argwhere(std == 0)[0][0])
+            raise ValueError(f"The predicted standard deviation is zero in row {row}.")
+        scores = np.abs(y - dist.mean.reshape(y.shape)) / std
         if joint:
             scores = scores.max(axis=1, keepdims=True)
         return cls(estimator, np.sort(scores, axis=0), joint)
@@ -86,8 +86,7 @@ class Conformal:
         array of shape (outputs,), or (1,) if joint
             A well calibrated Gaussian model has about 1.64 at a coverage of 0.9.
         """
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must lie strictly between 0 and 1, not {coverage}.")
+        check_share(coverage, "coverage")
         n = len(self.scores)
         # 0.9 * 10 is a little above 9 in floating point; its ceiling must still be 9.
         rank = math.ceil((n + 1) * coverage - 1e-9)
@@ -117,11 +116,3 @@ class Conformal:
         dist = predict_dist(self.estimator, X)
         reach = dist.std * (factor if dist.mean.ndim == 2 else factor[0])
         return dist.mean - reach, dist.mean + reach
-
-
-def _positive_std(dist: Predictive) -> np.ndarray:
-    std = dist.std
-    if not (std > 0).all():
-        row = int(np.argwhere(std == 0)[0][0])
-        raise ValueError(f"The predicted standard deviation is zero in row {row}.")
-    return std

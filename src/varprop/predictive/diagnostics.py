@@ -3,6 +3,9 @@
 Each function looks at one output at a time and gives, beside what was observed, the range in which
 a perfect model would fall with the stated probability. Coverages and histograms of ``n`` rows are
 binomial counts, so these ranges are exact (each level and each bin by itself).
+
+Everywhere ``y`` are the targets, an array of shape (n,), ``prediction`` is a `Predictive` of one
+output, and ``probability`` is that of the range which chance allows, 0.95 by default.
 """
 
 from __future__ import annotations
@@ -12,9 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from varprop.predictive.checks import as_float, check_finite
+from varprop.predictive.checks import as_levels, as_targets, check_share
 from varprop.predictive.distribution import Predictive
-from varprop.predictive.mixtures import Array, ArrayLike
+from varprop.predictive.metrics import held
+from varprop.predictive.mixtures import Array, ArrayLike, Mask
 
 __all__ = [
     "CalibrationCurve",
@@ -87,18 +91,15 @@ class ErrorByStd(NamedTuple):
     counts: Array
 
 
-def one_output(y: ArrayLike, prediction: Predictive) -> Array:
-    """Return the targets as ``(n,)``, refusing several outputs and non-finite values."""
+def of_one_output(y: ArrayLike, prediction: Predictive) -> tuple[Array, Predictive]:
+    """Return both of shape ``(n,)``, refusing several outputs and targets that are not finite."""
     if prediction.n_outputs != 1:
         raise ValueError(
             f"The prediction has {prediction.n_outputs} outputs: choose one by "
             "prediction.marginal(i)."
         )
-    values = as_float(y, "y")
-    if values.shape not in ((prediction.n_rows,), (prediction.n_rows, 1)):
-        raise ValueError(f"y has shape {values.shape}, not ({prediction.n_rows},).")
-    check_finite(values, "y")
-    return values.reshape(-1)
+    n = prediction.n_rows
+    return as_targets(y, "y", (n,), (n, 1))[:, 0], prediction.marginal(0)
 
 
 def middle_pit(y: Array, prediction: Predictive) -> Array:
@@ -108,11 +109,25 @@ def middle_pit(y: Array, prediction: Predictive) -> Array:
     return middle
 
 
-def _tail(probability: float) -> float:
-    """Return the probability on either side of a central range."""
-    if not 0 < probability < 1:
-        raise ValueError(f"probability must lie strictly between 0 and 1, not {probability}.")
-    return (1.0 - probability) / 2.0
+def equal_groups(values: Array, n_groups: int) -> list[Mask]:
+    """Cut rows at quantiles of ``values``; rows with the same value stay together."""
+    cuts = np.quantile(values, np.arange(1, n_groups) / n_groups, method="lower")
+    group = np.searchsorted(np.unique(cuts), values, side="left")
+    return [group == key for key in np.unique(group)]
+
+
+def _ends(probability: float) -> tuple[float, float]:
+    """Return the levels between which a central range lies."""
+    check_share(probability, "probability")
+    tail = (1.0 - probability) / 2.0
+    return tail, 1.0 - tail
+
+
+def _bins(n_bins: int | None, default: int, least: int, most: int) -> int:
+    bins = int(np.clip(default, least, most)) if n_bins is None else n_bins
+    if bins < 1:
+        raise ValueError(f"n_bins must be at least 1, not {n_bins}.")
+    return bins
 
 
 def chance_range(n: int, share: ArrayLike, probability: float = 0.95) -> tuple[Array, Array]:
@@ -133,9 +148,8 @@ def chance_range(n: int, share: ArrayLike, probability: float = 0.95) -> tuple[A
     >>> print(lower.round(3), upper.round(3))
     0.842 0.95
     """
-    tail = _tail(probability)
-    lower, upper = (np.asarray(stats.binom.ppf(q, n, share)) / n for q in (tail, 1.0 - tail))
-    return np.asarray(lower), np.asarray(upper)
+    lower, upper = (np.asarray(stats.binom.ppf(q, n, share) / n) for q in _ends(probability))
+    return lower, upper
 
 
 def calibration_curve(
@@ -149,13 +163,8 @@ def calibration_curve(
 
     Parameters
     ----------
-    y : array of shape (n,)
-    prediction : Predictive
-        Of one output.
     levels : array of shape (m,), optional
         Stated coverages strictly between 0 and 1; 0.02, 0.04, ..., 0.98 by default.
-    probability : float, default 0.95
-        Of the range that chance allows, at each level by itself.
 
     Examples
     --------
@@ -163,13 +172,9 @@ def calibration_curve(
     >>> calibration_curve([0.5, 9.0], p, levels=[0.5, 0.9]).observed.tolist()
     [0.5, 0.5]
     """
-    y = one_output(y, prediction)
-    level = np.arange(1, 50) / 50.0 if levels is None else as_float(levels, "levels")
-    if level.ndim != 1 or not level.size or not np.all((level > 0) & (level < 1)):
-        raise ValueError("levels must be a non-empty list of numbers strictly between 0 and 1.")
-    at, below = (prediction._cdf(y[:, None], left=left)[:, 0] for left in (False, True))
-    low, high = (1.0 - level[:, None]) / 2.0, (1.0 + level[:, None]) / 2.0
-    observed = ((at >= low) & (below <= high)).mean(axis=1)
+    y, prediction = of_one_output(y, prediction)
+    level = as_levels(levels, 50)
+    observed = np.array([inside.mean() for inside in held(y[:, None], prediction, level)])
     return CalibrationCurve(level, observed, *chance_range(len(y), level, probability))
 
 
@@ -186,13 +191,8 @@ def pit_histogram(
 
     Parameters
     ----------
-    y : array of shape (n,)
-    prediction : Predictive
-        Of one output.
     n_bins : int, optional
         Between 5 and 20, about the square root of the rows, by default.
-    probability : float, default 0.95
-        Of the range that chance allows, for each bin by itself.
 
     Examples
     --------
@@ -200,11 +200,9 @@ def pit_histogram(
     >>> pit_histogram([-3.0, 0.1], p, n_bins=4).counts.tolist()
     [1.0, 0.0, 1.0, 0.0]
     """
-    y = one_output(y, prediction)
+    y, prediction = of_one_output(y, prediction)
     n = len(y)
-    bins = int(np.clip(round(n**0.5), 5, 20)) if n_bins is None else n_bins
-    if bins < 1:
-        raise ValueError(f"n_bins must be at least 1, not {n_bins}.")
+    bins = _bins(n_bins, round(n**0.5), 5, 20)
     count, edges = np.histogram(middle_pit(y, prediction), bins=bins, range=(0.0, 1.0))
     lower, upper = chance_range(n, 1.0 / bins, probability)
     return PITHistogram(edges, count.astype(np.float64), float(lower) * n, float(upper) * n)
@@ -224,13 +222,8 @@ def error_by_std(
 
     Parameters
     ----------
-    y : array of shape (n,)
-    prediction : Predictive
-        Of one output.
     n_bins : int, optional
         At most 10 by default, with about 20 rows or more in each.
-    probability : float, default 0.95
-        Of the range.
 
     Examples
     --------
@@ -238,26 +231,18 @@ def error_by_std(
     >>> error_by_std([1.0, -1.0, 3.0, -3.0], p, n_bins=2).error.tolist()
     [1.0, 3.0]
     """
-    y = one_output(y, prediction)
-    std = prediction.std.reshape(-1)
-    n = len(y)
-    bins = int(np.clip(n // 20, 1, 10)) if n_bins is None else n_bins
-    if bins < 1:
-        raise ValueError(f"n_bins must be at least 1, not {n_bins}.")
-    cuts = np.unique(np.quantile(std, np.arange(1, bins) / bins, method="lower"))
-    group = np.searchsorted(cuts, std, side="left")
-    keys = np.unique(group)
-    size = max(float(np.abs(y - prediction.mean.reshape(-1)).max()), float(std.max())) or 1.0
-    error = (y - prediction.mean.reshape(-1)) / size
-    rows = [group == key for key in keys]
+    y, prediction = of_one_output(y, prediction)
+    std = prediction.std
+    error = y - prediction.mean
+    rows = equal_groups(std, _bins(n_bins, len(y) // 20, 1, 10))
+    size = max(float(np.abs(error).max()), float(std.max())) or 1.0
     count = np.array([r.sum() for r in rows], dtype=np.float64)
     stated = np.array([np.sqrt(np.mean((std[r] / size) ** 2)) for r in rows])
-    observed = np.array([np.sqrt(np.mean(error[r] ** 2)) for r in rows])
+    observed = np.array([np.sqrt(np.mean((error[r] / size) ** 2)) for r in rows])
     # Satterthwaite: a weighted sum of chi-squares has fewer degrees of freedom than terms.
     ratio = [std[r] / top if (top := std[r].max()) > 0 else np.ones(r.sum()) for r in rows]
     freedom = np.array([np.sum(q**2) ** 2 / np.sum(q**4) for q in ratio])
-    tail = _tail(probability)
-    lower, upper = (np.sqrt(stats.chi2.ppf(q, freedom) / freedom) for q in (tail, 1.0 - tail))
+    lower, upper = (np.sqrt(stats.chi2.ppf(q, freedom) / freedom) for q in _ends(probability))
     return ErrorByStd(
         stated * size, observed * size, stated * lower * size, stated * upper * size, count
     )

@@ -6,7 +6,7 @@ NumPy and SciPy only, float64, in the user's units; nothing here knows of JAX.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -14,13 +14,13 @@ import numpy as np
 
 from varprop.predictive import mixtures
 from varprop.predictive.checks import (
+    as_columns,
     as_float,
+    as_weights,
     check_covariance,
-    check_finite,
-    check_mean,
     check_noise,
+    check_share,
     check_variances,
-    check_weights,
 )
 from varprop.predictive.members import Members
 from varprop.predictive.mixtures import Array, ArrayLike
@@ -97,15 +97,14 @@ class Predictive(Members):
         >>> Predictive.gaussian([[1.0, 2.0]], [[0.1, 0.1]], [0.3, 0.8]).var.round(3).tolist()
         [[0.4, 0.9]]
         """
-        mean, squeeze = check_mean(mean)
+        shape, mean = np.shape(mean), as_columns(mean, "mean")
         model = as_float(model_var, "model_var")
-        shape = mean.shape[:1] if squeeze else mean.shape
         if model.shape != shape:
             raise ValueError(f"model_var has shape {model.shape} but mean has shape {shape}.")
         model = model.reshape(mean.shape)
         check_variances(model, "model_var")
-        noise = check_noise(noise_var, mean.shape, squeeze)
-        return cls(mean[None], model[None], noise[None], np.ones((1, 1)), squeeze)
+        noise = check_noise(noise_var, shape)
+        return cls(mean[None], model[None], noise[None], np.ones((1, 1)), len(shape) == 1)
 
     @classmethod
     def joint(cls, mean: ArrayLike, model_cov: ArrayLike, noise_var: ArrayLike) -> Predictive:
@@ -127,11 +126,11 @@ class Predictive(Members):
         >>> p.cov.tolist()
         [[[1.5, 0.8], [0.8, 1.5]]]
         """
-        mean, squeeze = check_mean(mean)
-        if squeeze:
-            raise ValueError(f"joint needs a mean of shape (n, d), not {mean.shape[:1]}.")
+        if np.ndim(mean) != 2:
+            raise ValueError(f"joint needs a mean of shape (n, d), not {np.shape(mean)}.")
+        mean = as_columns(mean, "mean")
         cov = check_covariance(as_float(model_cov, "model_cov"), mean.shape)
-        noise = check_noise(noise_var, mean.shape, squeeze)
+        noise = check_noise(noise_var, mean.shape)
         return cls(mean[None], cov[None], noise[None], np.ones((1, 1)), False)
 
     @classmethod
@@ -156,29 +155,24 @@ class Predictive(Members):
         members = list(members)
         if not members:
             raise ValueError("A mixture needs at least one member.")
-        first = members[0]
+        first, k = members[0], len(members)
         n, d = first.n_rows, first.n_outputs
-        for k, member in enumerate(members):
-            if member._public_shape != first._public_shape:
+        for i, member in enumerate(members):
+            if member.shape != first.shape:
                 raise ValueError(
-                    f"Member {k} has shape {member._public_shape} "
-                    f"but member 0 has shape {first._public_shape}."
+                    f"Member {i} has shape {member.shape} but member 0 has shape {first.shape}."
                 )
-        outer = check_weights(weights, len(members), n)
+        outer = as_weights(np.ones(k) if weights is None else weights, "weights", (k,), (k, n))
+        outer = outer.reshape(k, -1) / outer.sum(axis=0)
         model = [p.member_model for p in members]
         if any(p.is_joint for p in members):
             model = [a if a.ndim == 4 else a[..., None] * np.eye(d) for a in model]
-        noise = [p.member_noise for p in members]
-        if any(a.shape[1] != 1 for a in noise):
-            noise = [np.broadcast_to(a, (len(a), n, d)) for a in noise]
         inner = [w * p.weights for w, p in zip(outer, members, strict=True)]
-        if any(a.shape[1] != 1 for a in inner):
-            inner = [np.broadcast_to(a, (len(a), n)) for a in inner]
         return cls(
             np.concatenate([p.member_mean for p in members]),
             np.concatenate(model),
-            np.concatenate(noise),
-            np.concatenate(inner),
+            _joined([p.member_noise for p in members], n),
+            _joined(inner, n),
             first.squeeze,
         )
 
@@ -253,8 +247,7 @@ class Predictive(Members):
         >>> print(lower.round(2), upper.round(2))
         [-1.96] [1.96]
         """
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must lie strictly between 0 and 1, not {coverage}.")
+        check_share(coverage, "coverage")
         lower, upper = self.quantile([(1.0 - coverage) / 2.0, (1.0 + coverage) / 2.0])
         return lower, upper
 
@@ -298,8 +291,6 @@ class Predictive(Members):
         """
         y = self._internal(y)
         terms = np.stack([self._member_logpdf(k, y) for k in range(self.n_members)])
-        if self.n_members == 1:
-            return terms[0]
         with mixtures.quiet():
             log_w = np.log(self.weights)
         return mixtures.log_sum_exp(log_w.reshape(len(log_w), *[1] * (y.ndim - 2), -1) + terms)
@@ -338,17 +329,16 @@ class Predictive(Members):
                 "The entropy of a mixture of several outputs has no closed form; estimate it by "
                 "-p.logpdf(p.sample(1000)).mean(axis=0), or use p.marginal(i).entropy()."
             )
-        std = self._member_std()[..., 0]
+        std = self._member_std()
         if self.n_members > 1:
-            weights = np.broadcast_to(self.weights, std.shape)
-            return mixtures.mixture_entropy(weights, self.member_mean[..., 0], std)
-        constant = 0.5 * self.n_outputs * (1.0 + mixtures.LOG_2PI)
-        if self.is_joint:
-            sd, factor = mixtures.scaled_cholesky(self._member_cov(0), "total covariance")
-            pivots = np.diagonal(factor, axis1=-2, axis2=-1)
-            return constant + np.log(sd).sum(axis=-1) + np.log(pivots).sum(axis=-1)
+            weights = np.broadcast_to(self.weights, std.shape[:2])
+            return mixtures.mixture_entropy(weights, self.member_mean[..., 0], std[..., 0])
         with mixtures.quiet():
-            return constant + np.log(self._member_std()[0]).sum(axis=-1)
+            entropy = 0.5 * self.n_outputs * (1.0 + mixtures.LOG_2PI) + np.log(std[0]).sum(axis=-1)
+        if self.is_joint:
+            _, factor = mixtures.scaled_cholesky(self._member_cov(0), "total covariance")
+            entropy += np.log(np.diagonal(factor, axis1=-2, axis2=-1)).sum(axis=-1)
+        return entropy
 
     def sample(self, n_samples: int = 1, random_state: RandomState = None) -> Array:
         """Draw independent rows: model and noise, correlated across outputs as the model says.
@@ -391,108 +381,9 @@ class Predictive(Members):
             np.copyto(out, self._member_draw(k, z), where=(chosen == k)[..., None])
         return self._public(out)
 
-    # ---- outputs ----------------------------------------------------------------------------
 
-    def marginal(self, outputs: int | Iterable[int]) -> Predictive:
-        """Return the distribution of some outputs, whatever the others are.
-
-        Parameters
-        ----------
-        outputs : int or iterable of distinct ints
-            Which outputs; an int drops the output axis, an iterable keeps it.
-
-        Examples
-        --------
-        >>> p = Predictive.gaussian([[1.0, 2.0, 3.0]], [[1.0, 1.0, 1.0]], 0.0)
-        >>> p.marginal(2).mean.tolist(), p.marginal([2, 0]).mean.tolist()
-        ([3.0], [[3.0, 1.0]])
-        """
-        squeeze = not isinstance(outputs, Iterable)
-        index = self._output_index(outputs if isinstance(outputs, Iterable) else [outputs])
-        model = self.member_model[..., index]
-        if self.is_joint:
-            model = model[:, :, index]
-        mean, noise = self.member_mean[..., index], self.member_noise[..., index]
-        return Predictive(mean, model, noise, self.weights, squeeze)
-
-    def conditional(self, given: Mapping[int, ArrayLike]) -> Predictive:
-        """Return the distribution of the other outputs once some outputs have been observed.
-
-        What is observed includes the noise. The noise of the other outputs stays as it was; only
-        the model part shrinks. In a mixture the members are reweighted, row by row, by how well
-        they predicted the observed values.
-
-        Parameters
-        ----------
-        given : mapping of output index to values
-            Values are a number or an array of shape (n,), finite.
-
-        Returns
-        -------
-        Predictive
-            Of the other outputs in their order; keeps the output axis even if only one is left.
-
-        Examples
-        --------
-        >>> p = Predictive.joint([[0.0, 0.0]], [[[1.0, 0.8], [0.8, 1.0]]], 0.0)
-        >>> q = p.conditional({0: 1.0})
-        >>> q.mean.round(3).tolist(), q.var.round(3).tolist()
-        ([[0.8]], [[0.36]])
-        """
-        seen = self._output_index(list(given))
-        rest = [i for i in range(self.n_outputs) if i not in seen]
-        if not rest:
-            raise ValueError("All outputs are given, so none is left to predict.")
-        values = np.empty((self.n_rows, len(seen)))
-        for j, (i, v) in enumerate(zip(seen, given.values(), strict=True)):
-            v = np.asarray(v, dtype=np.float64)
-            if v.shape not in ((), (self.n_rows,)):
-                raise ValueError(
-                    f"The values of output {i} have shape {v.shape}, not ({self.n_rows},)."
-                )
-            values[:, j] = v
-        check_finite(values, "given", outputs=seen)
-        blank = np.argwhere(self._member_std()[..., seen] == 0)
-        if len(blank):
-            _, row, j = blank[0]
-            raise ValueError(f"Output {seen[j]} has zero variance at row {row}: cannot condition.")
-        other = self.marginal(rest)
-        mean, model = other.member_mean, other.member_model
-        observed = self.marginal(seen)
-        if self.is_joint:
-            mean, model = mean.copy(), model.copy()
-        fit = np.empty((self.n_members, self.n_rows))
-        for k in range(self.n_members):
-            if not self.is_joint:
-                fit[k] = observed._member_logpdf(k, values)
-                continue
-            sd, factor = mixtures.scaled_cholesky(observed._member_cov(k), "observed covariance")
-            fit[k], u = mixtures.joint_log_normal(values - observed.member_mean[k], sd, factor)
-            cross = self.member_model[k][:, rest][:, :, seen] / sd[:, None, :]
-            gain = mixtures.forward_solve(factor[:, None], cross)
-            mean[k] += np.einsum("nij,nj->ni", gain, u)
-            model[k] -= gain @ gain.swapaxes(-1, -2)
-            diagonal = np.einsum("nii->ni", model[k])
-            np.maximum(diagonal, 0.0, out=diagonal)  # rounding may leave -1e-17
-        weights = self.weights
-        if self.n_members > 1:
-            with mixtures.quiet():
-                log_w = np.log(weights) + fit
-            lost = ~np.isfinite(log_w.max(axis=0))
-            if lost.any():
-                raise ValueError(
-                    f"The given values have zero density at row {int(np.argmax(lost))}."
-                )
-            weights = mixtures.softmax(log_w)
-        return Predictive(mean, model, other.member_noise, weights, False)
-
-    def _output_index(self, outputs: Iterable[int]) -> list[int]:
-        index: list[int] = []
-        for i in outputs:
-            i = operator.index(i)
-            if not -self.n_outputs <= i < self.n_outputs:
-                raise ValueError(f"Output {i} does not exist: there are {self.n_outputs} outputs.")
-            index.append(i % self.n_outputs)
-        if not index or len(set(index)) != len(index):
-            raise ValueError(f"Outputs must be distinct and at least one, not {index}.")
-        return index
+def _joined(parts: list[Array], n: int) -> Array:
+    """Concatenate arrays of members, ``(K, n, ...)`` or, the same for all rows, ``(K, 1, ...)``."""
+    if any(a.shape[1] != 1 for a in parts):
+        parts = [np.broadcast_to(a, (len(a), n, *a.shape[2:])) for a in parts]
+    return np.concatenate(parts)

@@ -1,13 +1,17 @@
-"""The members of a predictive mixture: how they are stored, their shapes and moments."""
+"""The members of a mixture: how they are stored, their moments, choosing rows and outputs."""
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+from scipy.special import softmax
 
 from varprop.predictive import mixtures
+from varprop.predictive.checks import check_finite
 from varprop.predictive.mixtures import Array, ArrayLike
 
 M = TypeVar("M", bound="Members")
@@ -15,7 +19,7 @@ M = TypeVar("M", bound="Members")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Members:
-    """Storage, shapes and moments of `varprop.predictive.Predictive`, which documents them."""
+    """All of `varprop.predictive.Predictive`, which documents it, but building and distribution."""
 
     member_mean: Array
     member_model: Array
@@ -71,9 +75,10 @@ class Members:
         return type(self)(mean, self.member_model[:, rows], noise, weights, self.squeeze)
 
     @property
-    def _public_shape(self) -> tuple[int, ...]:
-        shape = self.member_mean.shape[1:]
-        return shape[:1] if self.squeeze else shape
+    def shape(self) -> tuple[int, ...]:
+        """The public shape: ``(n,)`` if the target was one-dimensional, else ``(n, d)``."""
+        n, d = self.member_mean.shape[1:]
+        return (n,) if self.squeeze else (n, d)
 
     def _public(self, values: Array) -> Array:
         return values[..., 0] if self.squeeze else values
@@ -83,9 +88,8 @@ class Members:
         y = np.asarray(y, dtype=np.float64)
         if y.ndim == 0:
             return np.broadcast_to(y, self.member_mean.shape[1:])
-        public = self._public_shape
-        if y.shape[-len(public) :] != public:
-            raise ValueError(f"y has shape {y.shape} but the predictive has shape {public}.")
+        if y.shape[-len(self.shape) :] != self.shape:
+            raise ValueError(f"y has shape {y.shape} but the predictive has shape {self.shape}.")
         return y[..., None] if self.squeeze else y
 
     # ---- moments ----------------------------------------------------------------------------
@@ -103,40 +107,36 @@ class Members:
         weights = self.weights.reshape(self.weights.shape + (1,) * (values.ndim - 2))
         return values[0] if self.n_members == 1 else (weights * values).sum(axis=0)
 
-    def _mean(self) -> Array:
-        # Averaging differences keeps a mixture of equal means exactly equal to them.
-        base = self.member_mean[0]
-        return base if self.n_members == 1 else base + self._average(self.member_mean - base)
-
-    def _model_var(self) -> Array:
-        within = self._average(self._member_model_var())
-        if self.n_members == 1:
-            return within
-        with mixtures.quiet():
-            return within + self._average((self.member_mean - self._mean()) ** 2)
-
-    def _noise_var(self) -> Array:
-        return np.broadcast_to(self._average(self.member_noise), self.member_mean.shape[1:])
-
     @property
     def mean(self) -> Array:
         """Mean, in the public shape."""
-        return self._public(self._mean()).copy()
+        # Averaging differences keeps a mixture of equal means exactly equal to them.
+        base = self.member_mean[0]
+        apart = 0.0 if self.n_members == 1 else self._average(self.member_mean - base)
+        return self._public(base + apart)
+
+    def _apart(self) -> Array:
+        """Return the distances of the members' means from the mean, ``(K, n, d)``."""
+        return self.member_mean - self._internal(self.mean)
 
     @property
     def model_var(self) -> Array:
         """Model (epistemic) variance: mean within members plus variance between their means."""
-        return self._public(self._model_var()).copy()
+        within = self._average(self._member_model_var())
+        with mixtures.quiet():
+            between = 0.0 if self.n_members == 1 else self._average(self._apart() ** 2)
+        return self._public(within + between)
 
     @property
     def noise_var(self) -> Array:
         """Noise (aleatoric) variance: the mean over the members."""
-        return self._public(self._noise_var()).copy()
+        noise = np.broadcast_to(self._average(self.member_noise), self.member_mean.shape[1:])
+        return self._public(noise).copy()
 
     @property
     def var(self) -> Array:
         """Total variance: `model_var` plus `noise_var`."""
-        return self._public(self._model_var() + self._noise_var())
+        return self.model_var + self.noise_var
 
     @property
     def std(self) -> Array:
@@ -149,11 +149,10 @@ class Members:
         eye = np.eye(self.n_outputs)
         model = self._average(self.member_model)
         cov = model if self.is_joint else model[..., None] * eye
-        cov = cov + self._noise_var()[..., None] * eye
+        cov = cov + self._internal(self.noise_var)[..., None] * eye
         if self.n_members > 1:
-            apart = self.member_mean - self._mean()
-            for k, a in enumerate(apart):
-                cov += self.weights[k][:, None, None] * a[:, :, None] * a[:, None, :]
+            for w, apart in zip(self.weights, self._apart(), strict=True):
+                cov += w[:, None, None] * apart[:, :, None] * apart[:, None, :]
         return cov
 
     # ---- members ----------------------------------------------------------------------------
@@ -180,3 +179,111 @@ class Members:
             root = mixtures.covariance_root(self._member_cov(k))
             return self.member_mean[k] + np.einsum("nij,snj->sni", root, z)
         return self.member_mean[k] + np.sqrt(self.member_model[k] + self.member_noise[k]) * z
+
+    # ---- outputs ----------------------------------------------------------------------------
+
+    def marginal(self: M, outputs: int | Iterable[int]) -> M:
+        """Return the distribution of some outputs, whatever the others are.
+
+        Parameters
+        ----------
+        outputs : int or iterable of distinct ints
+            Which outputs; an int drops the output axis, an iterable keeps it.
+
+        Examples
+        --------
+        >>> from varprop.predictive import Predictive
+        >>> p = Predictive.gaussian([[1.0, 2.0, 3.0]], [[1.0, 1.0, 1.0]], 0.0)
+        >>> p.marginal(2).mean.tolist(), p.marginal([2, 0]).mean.tolist()
+        ([3.0], [[3.0, 1.0]])
+        """
+        squeeze = not isinstance(outputs, Iterable)
+        index = self._output_index(outputs if isinstance(outputs, Iterable) else [outputs])
+        model = self.member_model[..., index]
+        if self.is_joint:
+            model = model[:, :, index]
+        mean, noise = self.member_mean[..., index], self.member_noise[..., index]
+        return type(self)(mean, model, noise, self.weights, squeeze)
+
+    def conditional(self: M, given: Mapping[int, ArrayLike]) -> M:
+        """Return the distribution of the other outputs once some outputs have been observed.
+
+        What is observed includes the noise. The noise of the other outputs stays as it was; only
+        the model part shrinks. In a mixture the members are reweighted, row by row, by how well
+        they predicted the observed values.
+
+        Parameters
+        ----------
+        given : mapping of output index to values
+            Values are a number or an array of shape (n,), finite.
+
+        Returns
+        -------
+        Predictive
+            Of the other outputs in their order; keeps the output axis even if only one is left.
+
+        Examples
+        --------
+        >>> from varprop.predictive import Predictive
+        >>> p = Predictive.joint([[0.0, 0.0]], [[[1.0, 0.8], [0.8, 1.0]]], 0.0)
+        >>> q = p.conditional({0: 1.0})
+        >>> q.mean.round(3).tolist(), q.var.round(3).tolist()
+        ([[0.8]], [[0.36]])
+        """
+        seen = self._output_index(list(given))
+        rest = [i for i in range(self.n_outputs) if i not in seen]
+        if not rest:
+            raise ValueError("All outputs are given, so none is left to predict.")
+        values = np.empty((self.n_rows, len(seen)))
+        for j, (i, v) in enumerate(zip(seen, given.values(), strict=True)):
+            v = np.asarray(v, dtype=np.float64)
+            if v.shape not in ((), (self.n_rows,)):
+                raise ValueError(
+                    f"The values of output {i} have shape {v.shape}, not ({self.n_rows},)."
+                )
+            values[:, j] = v
+        check_finite(values, "given", outputs=seen)
+        blank = np.argwhere(self._member_std()[..., seen] == 0)
+        if len(blank):
+            _, row, j = blank[0]
+            raise ValueError(f"Output {seen[j]} has zero variance at row {row}: cannot condition.")
+        other = self.marginal(rest)
+        mean, model = other.member_mean, other.member_model
+        observed = self.marginal(seen)
+        if self.is_joint:
+            mean, model = mean.copy(), model.copy()
+        fit = np.empty((self.n_members, self.n_rows))
+        for k in range(self.n_members):
+            if not self.is_joint:
+                fit[k] = observed._member_logpdf(k, values)
+                continue
+            sd, factor = mixtures.scaled_cholesky(observed._member_cov(k), "observed covariance")
+            fit[k], u = mixtures.joint_log_normal(values - observed.member_mean[k], sd, factor)
+            cross = self.member_model[k][:, rest][:, :, seen] / sd[:, None, :]
+            gain = mixtures.forward_solve(factor[:, None], cross)
+            mean[k] += np.einsum("nij,nj->ni", gain, u)
+            model[k] -= gain @ gain.swapaxes(-1, -2)
+            diagonal = np.einsum("nii->ni", model[k])
+            np.maximum(diagonal, 0.0, out=diagonal)  # rounding may leave -1e-17
+        weights = self.weights
+        if self.n_members > 1:
+            with mixtures.quiet():
+                log_w = np.log(weights) + fit
+            lost = ~np.isfinite(log_w.max(axis=0))
+            if lost.any():
+                raise ValueError(
+                    f"The given values have zero density at row {int(np.argmax(lost))}."
+                )
+            weights = softmax(log_w, axis=0)
+        return type(self)(mean, model, other.member_noise, weights, False)
+
+    def _output_index(self, outputs: Iterable[int]) -> list[int]:
+        index: list[int] = []
+        for i in outputs:
+            i = operator.index(i)
+            if not -self.n_outputs <= i < self.n_outputs:
+                raise ValueError(f"Output {i} does not exist: there are {self.n_outputs} outputs.")
+            index.append(i % self.n_outputs)
+        if not index or len(set(index)) != len(index):
+            raise ValueError(f"Outputs must be distinct and at least one, not {index}.")
+        return index

@@ -8,14 +8,22 @@ Every function takes targets of the public shape ``(n,)`` or ``(n, d)`` of the p
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
 
 from varprop.predictive import mixtures
-from varprop.predictive.checks import as_float, check_finite
+from varprop.predictive.checks import (
+    as_columns,
+    as_float,
+    as_levels,
+    as_targets,
+    as_weights,
+    check_share,
+)
 from varprop.predictive.distribution import Predictive
-from varprop.predictive.mixtures import Array, ArrayLike
+from varprop.predictive.mixtures import Array, ArrayLike, Mask
 
 __all__ = [
     "calibration_error",
@@ -36,37 +44,11 @@ Multioutput = Literal["uniform_average", "raw_values"]
 Interval = Predictive | tuple[ArrayLike, ArrayLike]
 
 
-def _columns(values: ArrayLike, name: str) -> Array:
-    """Return finite numbers as ``(n, d)``."""
-    a = as_float(values, name)
-    if a.ndim not in (1, 2) or a.size == 0:
-        raise ValueError(f"{name} must have shape (n,) or (n, d) with n > 0, not {a.shape}.")
-    a = a[:, None] if a.ndim == 1 else a
-    check_finite(a, name)
-    return a
-
-
-def _targets(y_true: ArrayLike, shape: tuple[int, ...]) -> Array:
-    """Return the targets as ``(n, d)``, refusing any shape but that of the prediction."""
-    if np.shape(y_true) != shape:
-        raise ValueError(f"y_true has shape {np.shape(y_true)} but the prediction has {shape}.")
-    return _columns(y_true, "y_true")
-
-
-def _weights(sample_weight: ArrayLike | None, n: int) -> Array | None:
-    if sample_weight is None:
-        return None
-    w = as_float(sample_weight, "sample_weight")
-    if w.shape != (n,):
-        raise ValueError(f"sample_weight has shape {w.shape}, not ({n},).")
-    if not (np.isfinite(w).all() and (w >= 0).all() and w.sum() > 0):
-        raise ValueError("sample_weight must be finite, not negative and not all zero.")
-    return w
-
-
-def _over_rows(values: Array, sample_weight: ArrayLike | None) -> Array:
+def _over_rows(values: Array | Mask, sample_weight: ArrayLike | None) -> Array:
     """Weighted mean of ``(n, ...)`` over rows."""
-    mean: Array = np.average(values, axis=0, weights=_weights(sample_weight, len(values)))
+    if sample_weight is not None:
+        sample_weight = as_weights(sample_weight, "sample_weight", (len(values),))
+    mean: Array = np.average(values, axis=0, weights=sample_weight)
     return mean
 
 
@@ -80,11 +62,30 @@ def _over_outputs(values: Array, multioutput: Multioutput) -> float | Array:
     return float(values.mean())
 
 
+def _mean(
+    values: Array | Mask, sample_weight: ArrayLike | None, multioutput: Multioutput
+) -> float | Array:
+    return _over_outputs(_over_rows(values, sample_weight), multioutput)
+
+
+def _targets(y_true: ArrayLike, shape: tuple[int, ...]) -> Array:
+    return as_targets(y_true, "y_true", shape)
+
+
 def _errors(y_true: ArrayLike, prediction: Predictive | ArrayLike) -> tuple[Array, Array]:
     """Return targets and errors ``(n, d)`` of the mean, or of plain point predictions."""
     point = prediction.mean if isinstance(prediction, Predictive) else prediction
     y = _targets(y_true, np.shape(point))
-    return y, y - _columns(point, "prediction")
+    return y, y - as_columns(point, "prediction")
+
+
+def held(y: Array, prediction: Predictive, levels: Array) -> Iterator[Mask]:
+    """Yield, level by level, which ``(n, d)`` lie in the central interval, ends included."""
+    # y >= quantile(a) if and only if cdf(y) >= a, and y <= quantile(b) if and only if
+    # P(Y < y) <= b: two evaluations of the cdf replace a root search per level.
+    at, below = prediction._cdf(y), prediction._cdf(y, left=True)
+    for level in levels:
+        yield (at >= (1.0 - level) / 2.0) & (below <= (1.0 + level) / 2.0)
 
 
 def _bounds(y_true: ArrayLike, interval: Interval, coverage: float) -> tuple[Array, Array, Array]:
@@ -93,8 +94,7 @@ def _bounds(y_true: ArrayLike, interval: Interval, coverage: float) -> tuple[Arr
         lower, upper = interval.interval(coverage)
     else:
         lower, upper = (as_float(bound, "interval") for bound in interval)
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must lie strictly between 0 and 1, not {coverage}.")
+        check_share(coverage, "coverage")
         if lower.shape != upper.shape or (lower > upper).any():
             raise ValueError(
                 "lower and upper must have one shape, and lower must not exceed upper."
@@ -116,7 +116,7 @@ def nll(
     >>> round(nll([0.0, 1.0], p), 4)
     1.1689
     """
-    _targets(y_true, prediction.mean.shape)
+    _targets(y_true, prediction.shape)
     return float(_over_rows(-prediction.logpdf(y_true)[:, None], sample_weight)[0])
 
 
@@ -155,7 +155,7 @@ def mae(
     2.0
     """
     _, error = _errors(y_true, prediction)
-    return _over_outputs(_over_rows(np.abs(error), sample_weight), multioutput)
+    return _mean(np.abs(error), sample_weight, multioutput)
 
 
 def r2(
@@ -197,7 +197,7 @@ def crps_rows(y_true: ArrayLike, prediction: Predictive) -> Array:
     >>> crps_rows([0.0, 2.0], p).round(4).tolist()
     [0.2337, 1.4528]
     """
-    y = _targets(y_true, prediction.mean.shape)
+    y = _targets(y_true, prediction.shape)
     std = prediction._member_std()
     scores = mixtures.mixture_crps(y, prediction.weights[..., None], prediction.member_mean, std)
     return scores.reshape(np.shape(y_true))
@@ -217,8 +217,8 @@ def crps(
     >>> round(crps([0.0], Predictive.gaussian([0.0], [1.0], 0.0)), 4)
     0.2337
     """
-    scores = _columns(crps_rows(y_true, prediction), "The score")
-    return _over_outputs(_over_rows(scores, sample_weight), multioutput)
+    scores = as_columns(crps_rows(y_true, prediction), "The score")
+    return _mean(scores, sample_weight, multioutput)
 
 
 def interval_coverage(
@@ -239,8 +239,7 @@ def interval_coverage(
     0.5
     """
     y, lower, upper = _bounds(y_true, interval, coverage)
-    inside = ((lower <= y) & (y <= upper)).astype(np.float64)
-    return _over_outputs(_over_rows(inside, sample_weight), multioutput)
+    return _mean((lower <= y) & (y <= upper), sample_weight, multioutput)
 
 
 def interval_width(
@@ -259,7 +258,7 @@ def interval_width(
     """
     shape_of = interval.mean if isinstance(interval, Predictive) else interval[0]
     _, lower, upper = _bounds(np.zeros(np.shape(shape_of)), interval, coverage)
-    return _over_outputs(_over_rows(upper - lower, sample_weight), multioutput)
+    return _mean(upper - lower, sample_weight, multioutput)
 
 
 def interval_score(
@@ -282,7 +281,7 @@ def interval_score(
     y, lower, upper = _bounds(y_true, interval, coverage)
     missed = np.maximum(lower - y, 0.0) + np.maximum(y - upper, 0.0)
     score = (upper - lower) + 2.0 / (1.0 - coverage) * missed
-    return _over_outputs(_over_rows(score, sample_weight), multioutput)
+    return _mean(score, sample_weight, multioutput)
 
 
 def pit(y_true: ArrayLike, prediction: Predictive) -> Array:
@@ -293,7 +292,7 @@ def pit(y_true: ArrayLike, prediction: Predictive) -> Array:
     >>> pit([0.0, 1.0], Predictive.gaussian([0.0, 0.0], [1.0, 1.0], 0.0)).round(4).tolist()
     [0.5, 0.8413]
     """
-    _targets(y_true, prediction.mean.shape)
+    _targets(y_true, prediction.shape)
     return prediction.cdf(y_true)
 
 
@@ -330,19 +329,12 @@ def calibration_error(
     >>> round(calibration_error([0.0, 9.0], p, levels=[0.5, 0.9], kind="max"), 6)
     0.4
     """
-    y = _targets(y_true, prediction.mean.shape)
-    c = np.arange(1, 100) / 100.0 if levels is None else as_float(levels, "levels")
-    if c.ndim != 1 or c.size == 0 or not np.all((c > 0) & (c < 1)):
-        raise ValueError("levels must be a non-empty list of numbers strictly between 0 and 1.")
+    y = _targets(y_true, prediction.shape)
+    c = as_levels(levels, 100)
     if kind not in ("rms", "max"):
         raise ValueError(f"kind must be 'rms' or 'max', not {kind!r}.")
-    # y >= quantile(a) if and only if cdf(y) >= a, and y <= quantile(b) if and only if
-    # P(Y < y) <= b: two evaluations of the cdf replace a root search per level.
-    at, below = prediction._cdf(y), prediction._cdf(y, left=True)
-    gap = np.empty((len(c), y.shape[1]))
-    for i, level in enumerate(c):
-        inside = (at >= (1.0 - level) / 2.0) & (below <= (1.0 + level) / 2.0)
-        gap[i] = _over_rows(inside.astype(np.float64), sample_weight) - level
+    shares = [_over_rows(inside, sample_weight) for inside in held(y, prediction, c)]
+    gap = np.stack(shares) - c[:, None]
     error = np.sqrt((gap**2).mean(axis=0)) if kind == "rms" else np.abs(gap).max(axis=0)
     return _over_outputs(error, multioutput)
 
@@ -360,5 +352,5 @@ def sharpness(
     >>> sharpness(Predictive.gaussian([0.0, 0.0], [4.0, 4.0], 0.0))
     2.0
     """
-    var = _columns(prediction.var, "The variance")
+    var = as_columns(prediction.var, "The variance")
     return _over_outputs(np.sqrt(_over_rows(var, sample_weight)), multioutput)

@@ -27,8 +27,7 @@ Mask = NDArray[np.bool_]
 LOG_2PI = math.log(2.0 * math.pi)
 _SQRT_2PI = math.sqrt(2.0 * math.pi)
 _EPS = float(np.finfo(np.float64).eps)
-_BLOCK = 65_536  # rows worked on at once: temporaries stay in cache and memory stays bounded
-_INT_MIN = np.int64(np.iinfo(np.int64).min)
+_BLOCK = 16_384  # rows worked on at once: temporaries stay in cache and memory stays bounded
 
 
 def quiet() -> np.errstate:
@@ -58,17 +57,8 @@ def log_normal(x: Array, m: Array, s: Array) -> Array:
 
 def log_sum_exp(a: Array) -> Array:
     """Stable ``log(sum(exp(a), axis=0))`` that lets infinite terms through."""
-    top = a.max(axis=0)
-    shift = np.where(np.isfinite(top), top, 0.0)
-    with quiet():
-        return np.log(np.exp(a - shift).sum(axis=0)) + shift
-
-
-def softmax(a: Array) -> Array:
-    """Return ``exp(a)`` normalized over the first axis; at least one term must be finite."""
-    with quiet():
-        e = np.exp(a - a.max(axis=0))
-    return e / e.sum(axis=0)
+    total: Array = np.logaddexp.reduce(a, axis=0)
+    return total
 
 
 def mixture_cdf(x: Array, w: Array, m: Array, s: Array, *, left: bool = False) -> Array:
@@ -120,112 +110,54 @@ def mixture_quantile(alpha: float, w: Array, m: Array, s: Array) -> Array:
 
 
 def _solve(alpha: float, w: Array, m: Array, s: Array) -> Array:
-    """Safeguarded Newton iteration in probit space inside a bracket of the members' quantiles.
+    """Find roots to the last digits inside brackets of the members' quantiles."""
+    from scipy.optimize import elementwise  # slow to import, and only mixtures need it
 
-    For one Gaussian the probit of the cdf is linear, so the iteration is nearly linear for
-    members that overlap. Steps that leave the bracket or shrink too slowly become bisections;
-    after 40 rounds the bisection runs over the ordered float64 numbers, of which there are fewer
-    than 2**64, so it ends at adjacent numbers after 64 more rounds whatever the scales are.
-    """
-    target = float(ndtri(alpha))
-    with quiet():
-        quantiles = m + s * target
-        used = w > 0
-        lo = np.where(used, quantiles, np.inf).min(axis=0)
-        hi = np.where(used, quantiles, -np.inf).max(axis=0)
-        x = np.clip(np.where(used, w * quantiles, 0.0).sum(axis=0), lo, hi)
-    # The answer may be the lower end itself (a point mass), and lo must stay below the answer.
-    lo = np.nextafter(lo, -np.inf)
-    last = hi - lo
-    out = hi.copy()
-    active = np.arange(len(out))
-    for iteration in range(40 + 64):
-        excess, slope, scale, step = _newton(x, alpha, target, w, m, s)
-        above = excess >= 0
-        hi = np.where(above, x, hi)
-        lo = np.where(above, lo, x)
-        with quiet():
-            moved = x + step
-            half = lo + 0.5 * (hi - lo)
-            ulp = np.spacing(np.abs(x))
-            inside = (moved > lo) & (moved < hi) & (np.abs(step) <= 0.5 * last)
-            # Newton steps are trusted only where x can resolve the members that matter here;
-            # convergence is quadratic, so a step of 1e-9 leaves an error near 1e-16.
-            # Densities near the underflow have too few digits for that.
-            resolved = (scale > 128 * ulp) & (slope > 1e-290)
-            small = np.isfinite(step) & (np.abs(step) <= np.maximum(1e-9 * scale, ulp))
-            small &= resolved & (np.abs(excess) < 0.1 * min(alpha, 1.0 - alpha))
-        exact = (excess == 0) & (slope > 0)
-        collapsed = np.nextafter(lo, np.inf) >= hi
-        done = small | exact | collapsed
-        if done.any():
-            value = np.where(small, np.clip(moved, lo, hi), np.where(exact, x, hi))
-            out[active[done]] = value[done]
-            keep = ~done
-            if not keep.any():
-                return out
-            active, w, m, s = active[keep], w[:, keep], m[:, keep], s[:, keep]
-            lo, hi, x, step, last, moved, half, inside = (
-                a[keep] for a in (lo, hi, x, step, last, moved, half, inside)
-            )
-        new = np.where(inside, moved, half) if iteration < 40 else _float_midpoint(lo, hi)
-        last = np.where(inside, np.abs(step), hi - lo)
-        x = new
-    out[active] = hi
+    out = np.full(m.shape[1], np.nan)
+    for w_k, m_k, s_k in zip(w, m, s, strict=True):
+        # A jump that spans alpha is the answer itself.
+        at = np.flatnonzero((s_k == 0) & (w_k > 0))
+        parts = m_k[at], w[:, at], m[:, at], s[:, at]
+        spans = (mixture_cdf(*parts) >= alpha) & (mixture_cdf(*parts, left=True) < alpha)
+        out[at[spans]] = m_k[at[spans]]
+    todo = np.isnan(out)
+    # Quarters, since the distance of two members may be twice the largest float.
+    w, m, s = w[:, todo], m[:, todo] / 4, s[:, todo] / 4
+    # A little wider than the quantiles themselves: at these the sign would be one of rounding.
+    below, above = (m + s * (ndtri(alpha) + room) for room in (-1e-8, 1e-8))
+    bracket = (
+        np.nextafter(np.where(w > 0, below, np.inf).min(axis=0), -np.inf),
+        np.nextafter(np.where(w > 0, above, -np.inf).max(axis=0), np.inf),
+    )
+
+    def excess(x: Array, *members: Array) -> Array:
+        return _excess(x, alpha, *np.reshape(members, (3, len(m), -1)))
+
+    exact = {"xatol": 0.0, "xrtol": 2 * _EPS, "fatol": 0.0, "frtol": 0.0}
+    out[todo] = 4 * elementwise.find_root(excess, bracket, args=(*w, *m, *s), tolerances=exact).x
     return out
 
 
-def _newton(
-    x: Array, alpha: float, target: float, w: Array, m: Array, s: Array
-) -> tuple[Array, Array, Array, Array]:
-    """Return ``cdf(x) - alpha``, the density, the local length scale and the Newton step at x."""
+def _excess(x: Array, alpha: float, w: Array, m: Array, s: Array) -> Array:
+    """Return ``cdf(x) - alpha`` of each column, exact in both tails and between members."""
     z = standardize(x, m, s)
     left = z >= 0
     tail = w * ndtr(-np.abs(z))
-    gone = np.where(left, tail, 0.0).sum(axis=0)  # mass right of x of the members left of x
-    come = np.where(left, 0.0, tail).sum(axis=0)  # mass left of x of the members right of x
-    mass_left = np.where(left, w, 0.0).sum(axis=0)
-    mass_right = np.where(left, 0.0, w).sum(axis=0)
-    # Adding whole weights first keeps the small tails exact in both ends and between members.
-    offset = mass_left - alpha if alpha < 0.5 else (1.0 - alpha) - mass_right
-    excess = offset + (come - gone)
-    with quiet():
-        kernel = w * np.exp(-0.5 * z * z) / _SQRT_2PI
-        slope = np.where(s > 0, kernel / s, 0.0).sum(axis=0)
-        scale = kernel.sum(axis=0) / slope
-        lower = mass_left + (come - gone)
-        upper = mass_right - (come - gone)
-        t = np.where(lower < 0.5, ndtri(np.clip(lower, 0, 1)), -ndtri(np.clip(upper, 0, 1)))
-        probit = (target - t) * np.exp(-0.5 * t * t) / _SQRT_2PI / slope
-        near = np.abs(excess) < 0.1 * min(alpha, 1.0 - alpha)
-        step = np.where(near, -excess / slope, probit)
+    # Adding whole weights first keeps the small tails, which have crossed x, exact.
+    if alpha < 0.5:
+        offset = np.where(left, w, 0.0).sum(axis=0) - alpha
+    else:
+        offset = (1.0 - alpha) - np.where(left, 0.0, w).sum(axis=0)
+    excess: Array = offset + np.where(left, -tail, tail).sum(axis=0)
     # A gap so wide that both tails underflow: logarithms still tell which of them is larger.
-    flat = (offset == 0) & (come + gone < 1e-280)
+    flat = (offset == 0) & (tail.max(axis=0) < 1e-280)
     if flat.any():
-        excess[flat], slope[flat] = _log_balance(z[:, flat], left[:, flat], w[:, flat])
-        step[flat] = np.nan  # bisect
-    return excess, slope, scale, step
-
-
-def _log_balance(z: Array, left: Mask, w: Array) -> tuple[Array, Array]:
-    """Sign of (mass come) - (mass gone) by their logarithms, and whether there is any mass."""
-    with quiet():
-        tails = np.log(w) + log_ndtr(-np.abs(z))
-    come = log_sum_exp(np.where(left, -np.inf, tails))
-    gone = log_sum_exp(np.where(left, tails, -np.inf))
-    sign = np.where(come > gone, 1.0, np.where(come < gone, -1.0, 0.0))
-    return sign, np.isfinite(np.maximum(come, gone)).astype(np.float64)
-
-
-def _ordered(bits: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Map float64 bit patterns to integers in the order of the numbers; its own inverse."""
-    return np.where(bits >= 0, bits, _INT_MIN - bits)
-
-
-def _float_midpoint(lo: Array, hi: Array) -> Array:
-    """Return the number halfway between lo and hi in the sequence of float64 numbers."""
-    a, b = _ordered(lo.view(np.int64)), _ordered(hi.view(np.int64))
-    return _ordered((a >> 1) + (b >> 1) + (a & b & 1)).view(np.float64)
+        with quiet():
+            logs = np.log(w[:, flat]) + log_ndtr(-np.abs(z[:, flat]))
+            come = log_sum_exp(np.where(left[:, flat], -np.inf, logs))
+            gone = log_sum_exp(np.where(left[:, flat], logs, -np.inf))
+            excess[flat] = 1e-290 * np.nan_to_num(come - gone)
+    return excess
 
 
 # Panels one standard deviation wide out to nine, with 16 nodes each: the integrand's nearest

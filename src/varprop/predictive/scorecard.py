@@ -43,18 +43,15 @@ def scores(y: np.ndarray, prediction: Predictive) -> dict[str, float]:
     >>> card["RMSE"], card["R2"], card["coverage 90 %"]
     (0.0, 1.0, 1.0)
     """
-    return {
-        "NLL": float(metrics.nll(y, prediction)),
-        "RMSE": float(metrics.rmse(y, prediction)),
-        "R2": float(metrics.r2(y, prediction)),
-        "CRPS": float(metrics.crps(y, prediction)),
-        **{
-            f"coverage {level} %": float(
-                metrics.interval_coverage(y, prediction.interval(level / 100))
-            )
-            for level in (50, 90)
-        },
+    found = {
+        "NLL": metrics.nll(y, prediction),
+        "RMSE": metrics.rmse(y, prediction),
+        "R2": metrics.r2(y, prediction),
+        "CRPS": metrics.crps(y, prediction),
+        "coverage 50 %": metrics.interval_coverage(y, prediction, coverage=0.5),
+        "coverage 90 %": metrics.interval_coverage(y, prediction),
     }
+    return {name: float(value) for name, value in found.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,18 +97,10 @@ class LinearModel:
             # Its priors are not scale-free: standardized targets are what they are meant for.
             shift, spread = target.mean(), target.std() or 1.0
             fit = BayesianRidge().fit(Z, (target - shift) / spread)
-            fits.append(
-                (
-                    fit.coef_ * spread,
-                    fit.intercept_ * spread + shift,
-                    spread**2 / fit.alpha_,
-                    fit.sigma_ * spread**2,
-                )
-            )
-        coef, intercept, noise, cov = (
-            np.array(part, np.float64) for part in zip(*fits, strict=True)
-        )
-        return cls(center, scale, coef, intercept, noise, cov)
+            coef, intercept = fit.coef_ * spread, fit.intercept_ * spread + shift
+            fits.append((coef, intercept, spread**2 / fit.alpha_, fit.sigma_ * spread**2))
+        stacked = (np.array(part, np.float64) for part in zip(*fits, strict=True))
+        return cls(center, scale, *stacked)
 
     def predict_dist(self, X: np.ndarray) -> Predictive:
         """Return the predictive distribution; one target gives a one-dimensional result."""
@@ -119,9 +108,7 @@ class LinearModel:
         mean = Z @ self.coef.T + self.intercept
         var = np.stack([np.einsum("ij,ij->i", Z @ cov, Z) for cov in self.cov], axis=1)
         var = np.maximum(var, 0.0)  # rounding
-        if len(self.coef) == 1:
-            return Predictive.gaussian(mean[:, 0], var[:, 0], float(self.noise_var[0]))
-        return Predictive.gaussian(mean, var, self.noise_var)
+        return _of_columns(mean, var, self.noise_var)
 
 
 def constant_gaussian(mean: np.ndarray, std: np.ndarray, n_rows: int) -> Predictive:
@@ -140,9 +127,13 @@ def constant_gaussian(mean: np.ndarray, std: np.ndarray, n_rows: int) -> Predict
     [2.0, 2.0, 2.0]
     """
     means = np.tile(mean, (n_rows, 1))
-    if len(mean) == 1:
-        return Predictive.gaussian(means[:, 0], np.zeros(n_rows), float(std[0] ** 2))
-    return Predictive.gaussian(means, np.zeros(means.shape), std**2)
+    return _of_columns(means, np.zeros(means.shape), std**2)
+
+
+def _of_columns(mean: np.ndarray, var: np.ndarray, noise_var: np.ndarray) -> Predictive:
+    """Return Gaussians; one target gives a one-dimensional result."""
+    prediction = Predictive.gaussian(mean, var, noise_var)
+    return prediction.marginal(0) if mean.shape[1] == 1 else prediction
 
 
 def scorecard(y: np.ndarray, predictions: Mapping[str, Predictive]) -> Scorecard:

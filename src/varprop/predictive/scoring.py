@@ -9,19 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from varprop.predictive import metrics
+from varprop.predictive.checks import check_share
 from varprop.predictive.distribution import Predictive
-from varprop.predictive.metrics import (
-    calibration_error,
-    crps,
-    interval_coverage,
-    interval_score,
-    interval_width,
-    mae,
-    nll,
-    r2,
-    rmse,
-    sharpness,
-)
 from varprop.predictive.mixtures import ArrayLike
 
 __all__ = ["scorers"]
@@ -53,15 +43,14 @@ class _Scorer:
     def __call__(
         self, estimator: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> float:
-        sign, metric, needs_targets = _SCORERS[self.name]
-        targets = (y,) if needs_targets else ()
-        value = metric(
+        targets = () if self.name in _WITHOUT_TARGETS else (y,)
+        value = getattr(metrics, self.name)(
             *targets,
             predict_dist(estimator, X),
             sample_weight=sample_weight,
             **dict(self.options),
         )
-        return sign * value
+        return value if self.name in _GREATER_IS_BETTER else -value
 
     def set_score_request(self, *, sample_weight: bool | str | None) -> _Scorer:
         """Ask scikit-learn's metadata routing for ``sample_weight``; returns a new scorer."""
@@ -76,19 +65,9 @@ class _Scorer:
         return request
 
 
-# name: (sign that makes greater better, metric, whether it takes targets)
-_SCORERS: dict[str, tuple[float, Callable[..., Any], bool]] = {
-    "nll": (-1.0, nll, True),
-    "crps": (-1.0, crps, True),
-    "rmse": (-1.0, rmse, True),
-    "mae": (-1.0, mae, True),
-    "r2": (1.0, r2, True),
-    "calibration_error": (-1.0, calibration_error, True),
-    "interval_score": (-1.0, interval_score, True),
-    "interval_coverage": (1.0, interval_coverage, True),
-    "interval_width": (-1.0, interval_width, False),
-    "sharpness": (-1.0, sharpness, False),
-}
+_LOSSES = ("nll", "crps", "rmse", "mae", "calibration_error", "interval_score")
+_GREATER_IS_BETTER = ("r2", "interval_coverage")
+_WITHOUT_TARGETS = ("interval_width", "sharpness")
 
 
 def scorers(*, coverage: float = 0.9) -> dict[str, Callable[..., float]]:
@@ -113,7 +92,7 @@ def scorers(*, coverage: float = 0.9) -> dict[str, Callable[..., float]]:
     >>> sorted(scorers())[:4]
     ['calibration_error', 'crps', 'interval_coverage', 'interval_score']
     """
-    if not 0 < coverage < 1:
-        raise ValueError(f"coverage must lie strictly between 0 and 1, not {coverage}.")
+    check_share(coverage, "coverage")
     options = (("coverage", coverage),)
-    return {name: _Scorer(name, options if "interval" in name else ()) for name in _SCORERS}
+    names = _LOSSES + _GREATER_IS_BETTER + _WITHOUT_TARGETS
+    return {name: _Scorer(name, options if "interval" in name else ()) for name in names}

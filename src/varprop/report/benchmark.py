@@ -11,12 +11,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from varprop.atomic import replacing
-from varprop.report.files import render
-from varprop.report.numerals import number, percent
+from varprop.report.files import write_page
+from varprop.report.numerals import number, percent, plus_minus
 from varprop.report.svg import element
-
-__all__ = ["VERDICTS", "write_benchmark_report"]
 
 # Each verdict with a sign of its own, so that it does not hang on its color.
 VERDICTS = {
@@ -90,8 +87,10 @@ def write_benchmark_report(
             )
     counts = Counter(str(row["verdict"]) for row in rows)
     shown = [_cells(row) for row in rows]
-    page = render(
+    write_page(
+        path,
         "benchmark.html",
+        settings=settings,
         title=title,
         rows=shown,
         datasets=list(dict.fromkeys(row["dataset"] for row in shown)),
@@ -108,10 +107,7 @@ def write_benchmark_report(
             if counts[name]
         ],
         notes=[str(note) for note in notes],
-        settings={str(k): str(v) for k, v in (settings or {}).items()},
     )
-    with replacing(path) as file:
-        file.write(page.encode())
 
 
 def _value(row: Mapping[str, Any], name: str) -> float | None:
@@ -120,16 +116,16 @@ def _value(row: Mapping[str, Any], name: str) -> float | None:
     return None if value is None or not math.isfinite(float(value)) else float(value)
 
 
-def _with_error(mean: float | None, error: float | None) -> str:
+def _with_error(row: Mapping[str, Any], name: str, note: str = "") -> Cell:
     """Return "2.41 ± 0.05", both to the second digit of the error."""
+    mean, error = _value(row, f"{name}_mean"), _value(row, f"{name}_se")
     if mean is None:
-        return ""
+        return Cell("", None, note)
     if error is None or not error > 0:
-        return number(mean)
-    decimals = min(max(1 - math.floor(math.log10(error)), 0), 6)
+        return Cell(number(mean), mean, note)
     if not 1e-6 <= abs(mean) < 1e6:
-        return f"{number(mean)} ± {number(error, 2)}"
-    return f"{mean:,.{decimals}f} ± {error:,.{decimals}f}".replace("-", "−")
+        return Cell(f"{number(mean)} ± {number(error, 2)}", mean, note)
+    return Cell(" ± ".join(plus_minus(mean, error)), mean, note)
 
 
 def _as_printed(row: Mapping[str, Any]) -> str:
@@ -143,11 +139,11 @@ def _as_printed(row: Mapping[str, Any]) -> str:
 
 def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return one row as texts, each with the number it sorts by."""
-    nll, paper = _value(row, "nll_mean"), _value(row, "paper_nll")
-    rmse, held = _value(row, "rmse_mean"), _value(row, "coverage90")
-    crps, splits = _value(row, "crps"), _value(row, "n_splits")
     difference, verdict = _value(row, "difference_in_se"), str(row["verdict"])
-    std, units = _value(row, "nll_std"), str(row.get("units") or "raw")
+    held, crps = _value(row, "coverage90"), _value(row, "crps")
+    splits, std = _value(row, "n_splits"), _value(row, "nll_std")
+    spread = "" if std is None else f"± is a standard error; std {number(std, 2)}"
+    units = str(row.get("units") or "raw")
     return {
         "dataset": str(row.get("title") or row["dataset"])
         + ("" if units == "raw" else f" ({units})"),
@@ -158,18 +154,14 @@ def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
         "sign": VERDICTS[verdict][0],
         "cells": [
             Cell(f"{splits:.0f}" if splits else "", splits),
-            Cell(
-                _with_error(nll, _value(row, "nll_se")),
-                nll,
-                "" if std is None else f"± is a standard error; std {number(std, 2)}",
-            ),
-            Cell(_as_printed(row), paper),
+            _with_error(row, "nll", spread),
+            Cell(_as_printed(row), _value(row, "paper_nll")),
             Cell(
                 "" if difference is None else f"{difference:+z.1f}".replace("-", "−"),
                 difference,
                 picture=None if difference is None else _whisker(difference, verdict),
             ),
-            Cell(_with_error(rmse, _value(row, "rmse_se")), rmse),
+            _with_error(row, "rmse"),
             Cell("" if held is None else percent(held), held),
             Cell("" if crps is None else number(crps), crps),
         ],

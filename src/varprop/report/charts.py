@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 from markupsafe import Markup
 
 from varprop.predictive.diagnostics import CalibrationCurve, ErrorByStd, PITHistogram
-from varprop.report.numerals import number, ticks
+from varprop.report.numerals import number, shortened, ticks
 from varprop.report.svg import Axis, Frame, coordinate, element, polyline
 
-__all__ = [
-    "Figure",
-    "Points",
-    "calibration",
-    "error_against_std",
-    "importance_bars",
-    "pit",
-    "predicted_observed",
-    "training_curve",
-]
+HATCH = Markup(
+    '<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" '
+    'patternTransform="rotate(45)"><path d="M0 0V6" class="hatch"/></pattern></defs>'
+)
 
 
 @dataclass(frozen=True)
@@ -67,7 +62,7 @@ def _dots(frame: Frame, x: np.ndarray, y: np.ndarray, outside: np.ndarray) -> Ma
 def predicted_observed(points: Points, *, name: str, coverage: str) -> Markup:
     """Predicted values with intervals over observed ones."""
     everything = (points.observed, points.predicted, points.lower, points.upper)
-    short = name if len(name) <= 34 else name[:33] + "…"
+    short = shortened(name, 34)
     x = Axis.around(f"observed {short}", points.observed, points.predicted)
     y = Axis.around(f"predicted {short}", *everything)
     frame = Frame(x, y, height=340.0)
@@ -76,12 +71,9 @@ def predicted_observed(points: Points, *, name: str, coverage: str) -> Markup:
     layers = [polyline(frame.points(ends, ends), "ideal")]
     for outside in (False, True):
         rows = points.outside == outside
-        spans = zip(
-            frame.px(points.observed[rows]).tolist(),
-            frame.py(points.lower[rows]).tolist(),
-            frame.py(points.upper[rows]).tolist(),
-            strict=True,
-        )
+        lower = frame.points(points.observed[rows], points.lower[rows])
+        upper = frame.py(points.upper[rows]).tolist()
+        spans = [(*start, end) for start, end in zip(lower, upper, strict=True)]
         d = "".join(f"M{coordinate(a)} {coordinate(b)}V{coordinate(c)}" for a, b, c in spans)
         if d:
             layers.append(element("path", d=d, class_="span out" if outside else "span"))
@@ -114,15 +106,9 @@ def pit(histogram: PITHistogram, label: str) -> Markup:
     whole = tuple(v for v in ticks(y.low, y.high) if v == round(v))
     y = replace(y, tick_values=whole, tick_texts=tuple(f"{v:,.0f}" for v in whole))
     frame = Frame(x, y)
-    floor = float(frame.py(0.0))
-    bars = []
-    for left, right, count in zip(
-        frame.px(histogram.edges[:-1]).tolist(),
-        frame.px(histogram.edges[1:]).tolist(),
-        histogram.counts.tolist(),
-        strict=True,
-    ):
-        top = float(frame.py(count))
+    floor, bars = float(frame.py(0.0)), []
+    edges, tops = frame.px(histogram.edges).tolist(), frame.py(histogram.counts).tolist()
+    for (left, right), top in zip(itertools.pairwise(edges), tops, strict=True):
         bars.append(element("rect", x=left + 1, y=top, width=right - left - 2, height=floor - top))
     ends = [0.0, 1.0]
     expected = float(histogram.counts.sum()) / len(histogram.counts)
@@ -143,17 +129,13 @@ def error_against_std(points: Points, groups: ErrorByStd, label: str) -> Markup:
     ends = np.clip([x.low, x.high], max(x.low, 0.0), min(x.high, y.high))
     layers = [polyline(frame.points(ends, ends), "ideal")] if ends[0] < ends[1] else []
     layers.append(_dots(frame, points.std, error, points.outside))
-    for (px, py), (_, low), (_, high) in zip(
-        frame.points(groups.stated, groups.error),
-        frame.points(groups.stated, groups.lower),
-        frame.points(groups.stated, groups.upper),
+    for px, py, low, high in zip(
+        frame.px(groups.stated).tolist(),
+        *(frame.py(y).tolist() for y in (groups.error, groups.lower, groups.upper)),
         strict=True,
     ):
-        layers.append(
-            element(
-                "rect", x=px - 5, y=high, width=10.0, height=max(low - high, 0.5), class_="chance"
-            )
-        )
+        size = {"width": 10.0, "height": max(low - high, 0.5)}
+        layers.append(element("rect", x=px - 5, y=high, **size, class_="chance"))
         layers.append(element("rect", x=px - 4, y=py - 4, width=8.0, height=8.0, class_="group"))
     return frame.draw(*layers, label=label, target=points.target)
 
@@ -172,9 +154,8 @@ def training_curve(loss: np.ndarray) -> tuple[Markup, bool]:
     x = Axis("epoch", 0.0, float(max(epoch[-1], 1)))
     frame = Frame(x, Axis.around("training loss", np.minimum(loss, top)))
     line = polyline(frame.points(epoch, np.minimum(loss, top)), "curve")
-    last = element(
-        "circle", cx=float(frame.px(epoch[-1])), cy=float(frame.py(loss[-1])), r=4, class_="end"
-    )
+    [(cx, cy)] = frame.points(epoch[-1:], loss[-1:])
+    last = element("circle", cx=cx, cy=cy, r=4, class_="end")
     label = f"Training loss from {number(loss[0])} to {number(loss[-1])} in {epoch[-1]:.0f} epochs."
     return frame.draw(line, last, label=label), cut
 
@@ -184,28 +165,17 @@ def importance_bars(importance: Mapping[str, tuple[float, float]]) -> Markup:
     row, left, width, tail = 40.0, 120.0, 380.0, 40.0
     top = max((max(pair) for pair in importance.values()), default=0.0)
     scale = (width - left - tail) / top if top > 0 else 0.0
-    hatch = element(
-        "pattern",
-        element("path", d="M0 0V6", class_="hatch"),
-        id="hatch",
-        width=6,
-        height=6,
-        patternUnits="userSpaceOnUse",
-        patternTransform="rotate(45)",
-    )
-    parts = [element("defs", hatch)]
+    parts = [HATCH]
     for i, (name, pair) in enumerate(importance.items()):
         y = 6 + i * row
-        short = name if len(name) <= 17 else name[:16] + "…"
+        short = shortened(name, 17)
         parts.append(element("text", short, x=left - 8, y=y + 19, class_="name", text_anchor="end"))
         for k, (value, kind) in enumerate(zip(pair, ("mean", "spread"), strict=True)):
             length, at = max(value, 0.0) * scale, y + 3 + 13 * k
-            parts.append(
-                element("rect", x=left, y=at, width=max(length, 1.0), height=11.0, class_=kind)
-            )
-            parts.append(
-                element("text", number(value, 2), x=left + length + 5, y=at + 9.5, class_="tick")
-            )
+            size = {"width": max(length, 1.0), "height": 11.0}
+            parts.append(element("rect", x=left, y=at, **size, class_=kind))
+            end = {"x": left + length + 5, "y": at + 9.5}
+            parts.append(element("text", number(value, 2), **end, class_="tick"))
     height = 10 + row * len(importance)
     words = "; ".join(
         f"{name}: {number(mean, 2)} and {number(spread, 2)}"
@@ -223,9 +193,6 @@ def importance_bars(importance: Mapping[str, tuple[float, float]]) -> Markup:
 
 def finite_pairs(importance: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
     """Return the importances that are numbers, the largest first."""
-    pairs: dict[str, tuple[float, float]] = {
-        str(name): (float(pair[0]), float(pair[1])) for name, pair in importance.items()
-    }
-    kept = {name: pair for name, pair in pairs.items() if np.isfinite(pair).all()}
-    order: Sequence[str] = sorted(kept, key=lambda name: -max(kept[name]))
-    return {name: kept[name] for name in order}
+    pairs = [(str(name), (float(a), float(b))) for name, (a, b) in importance.items()]
+    kept = [(name, pair) for name, pair in pairs if np.isfinite(pair).all()]
+    return dict(sorted(kept, key=lambda named: -max(named[1])))

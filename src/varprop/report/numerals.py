@@ -8,8 +8,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["aligned", "number", "percent", "plus_minus", "tick_labels", "ticks", "to_precision"]
-
 NBSP = "\N{NO-BREAK SPACE}"
 _RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
@@ -23,6 +21,17 @@ def _power(value: float, decimals: int) -> str:
     if "." in digits:
         digits = digits.rstrip("0").rstrip(".")
     return f"{_signed(digits)}×10{str(int(exponent)).translate(_RAISED)}"
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most so many characters.
+
+    Examples
+    --------
+    >>> shortened("temperature", 5)
+    'temp…'
+    """
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -8,26 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from varprop.atomic import replacing
-from varprop.predictive.checks import as_float, check_finite
+from varprop.predictive.checks import as_targets
 from varprop.predictive.distribution import Predictive
 from varprop.predictive.mixtures import ArrayLike
+from varprop.predictive.scorecard import SCORES
 from varprop.report import charts
 from varprop.report.charts import Figure
-from varprop.report.files import render, script_json
+from varprop.report.files import write_page
 from varprop.report.numerals import aligned, number, percent
 from varprop.report.regions import Column
-from varprop.report.targets import Section, section
-from varprop.report.words import find
-
-__all__ = ["write_report"]
+from varprop.report.targets import section
+from varprop.report.words import Findings, find
 
 MAX_POINTS = 3000  # drawn, over all targets
 MAX_TARGETS = 24  # with a section of their own
 MAX_INPUTS = 30  # whose values are shown with a row
 MAX_BARS = 15
-
-HIGHER_IS_BETTER = {"R2", "R²"}
 
 
 def write_report(
@@ -91,9 +87,9 @@ def write_report(
     n = prediction.n_rows
     columns = [Column.read(str(name), values) for name, values in (features or {}).items()]
     for column in columns:
-        if len(column) != n:
+        if len(column.values) != n:
             raise ValueError(
-                f"The input {column.name!r} has {len(column)} values but there are {n} rows."
+                f"The input {column.name!r} has {len(column.values)} values but there are {n} rows."
             )
     labels = [f"row {i + 1}" for i in range(n)] if row_labels is None else list(row_labels)
     if len(labels) != n:
@@ -101,12 +97,15 @@ def write_report(
     labels = [str(label) for label in labels]
     pairs = charts.finite_pairs(importance or {})
     shown = min(len(names), MAX_TARGETS)
+    outputs = [prediction.marginal(k) for k in range(len(names))]
+    found = [find(y[:, k], output) for k, output in enumerate(outputs)]
     sections = [
         section(
             k,
             names[k],
             y[:, k],
-            prediction.marginal(k),
+            outputs[k],
+            found[k],
             columns,
             labels,
             limit=int(np.clip(MAX_POINTS // shown, 100, 1500)),
@@ -114,23 +113,21 @@ def write_report(
         )
         for k in range(shown)
     ]
-    page = render(
+    write_page(
+        path,
         "report.html",
+        settings=settings,
         title=title,
         n=n,
         names=names,
         n_inputs=len(columns),
         sections=sections,
-        n_drawn=len(sections[0].rows),
-        overview=_overview(names, y, prediction) if len(names) > 1 else None,
+        n_drawn=len(sections[0]["rows"]),
+        overview=_overview(names, found) if len(names) > 1 else None,
         scorecard=_scorecard(scorecard) if scorecard else None,
         common=_common(loss_curve, pairs),
-        settings={str(k): str(v) for k, v in (settings or {}).items()},
-        data=script_json(_hover_data(sections, columns, labels, pairs)),
-        max_inputs=MAX_INPUTS,
+        data=_hover_data(sections, columns, labels, pairs),
     )
-    with replacing(path) as file:
-        file.write(page.encode())
 
 
 def _observed(y: ArrayLike, prediction: Predictive, names: list[str]) -> np.ndarray:
@@ -138,24 +135,18 @@ def _observed(y: ArrayLike, prediction: Predictive, names: list[str]) -> np.ndar
     n, d = prediction.n_rows, prediction.n_outputs
     if len(names) != d:
         raise ValueError(f"There are {len(names)} target_names but {d} outputs.")
-    values = as_float(y, "y")
-    if values.shape not in ((n, d), (n,) if d == 1 else (n, d)):
-        raise ValueError(f"y has shape {values.shape} but the prediction has {(n, d)}.")
-    values = values.reshape(n, d)
-    check_finite(values, "y")
-    return values
+    return as_targets(y, "y", *[(n, d), (n,)][: 2 if d == 1 else 1])
 
 
-def _overview(names: list[str], y: np.ndarray, prediction: Predictive) -> list[dict[str, Any]]:
+def _overview(names: list[str], findings: list[Findings]) -> list[dict[str, Any]]:
     """Return one row per target with its main scores, each as a text and as a number to sort by."""
     table = []
-    for k, name in enumerate(names):
-        found = find(y[:, k], prediction.marginal(k))
+    for name, found in zip(names, findings, strict=True):
         cells: list[tuple[str, float | str]] = [
             (number(found.rmse), found.rmse),
             (number(found.typical_std), found.typical_std),
             ("–", "") if found.r2 is None else (number(found.r2, 2), found.r2),
-            (percent(found.covered[1]), found.covered[1]),
+            (percent(found.covered), found.covered),
         ]
         table.append({"name": name, "cells": cells, "verdict": found.in_a_word})
     return table
@@ -163,45 +154,43 @@ def _overview(names: list[str], y: np.ndarray, prediction: Predictive) -> list[d
 
 def _scorecard(scorecard: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
     """Return the table of scores; the best of each is marked where better has a direction."""
-    scores = list(dict.fromkeys(name for row in scorecard.values() for name in row))
-    best: dict[str, float] = {}
-    for name in scores:
+    names = list(dict.fromkeys(name for row in scorecard.values() for name in row))
+    columns, judged = [], 0
+    for name in names:
+        values = [float(row.get(name, np.nan)) for row in scorecard.values()]
         if "coverage" in name.lower():
-            continue
-        values = [float(row[name]) for row in scorecard.values() if name in row]
-        values = [v for v in values if np.isfinite(v)]
-        if len(values) > 1:
-            best[name] = max(values) if name in HIGHER_IS_BETTER else min(values)
-    table = {name: [float(row.get(name, np.nan)) for row in scorecard.values()] for name in scores}
-    texts = {name: _score_texts(name, values) for name, values in table.items()}
-    rows: list[dict[str, Any]] = [
-        {
-            "model": str(model),
-            "cells": [
+            best = None
+            texts = [percent(value) if np.isfinite(value) else "–" for value in values]
+        else:
+            known = [value for value in values if np.isfinite(value)]
+            best = (
+                (max if SCORES.get(name.replace("²", "2")) else min)(known)
+                if len(known) > 1
+                else None
+            )
+            texts = aligned(values)
+        judged += best is not None
+        columns.append(
+            [
                 {
-                    "text": texts[name][i],
-                    "value": table[name][i] if np.isfinite(table[name][i]) else None,
-                    "best": table[name][i] == best.get(name),
+                    "text": text,
+                    "value": value if np.isfinite(value) else None,
+                    "best": value == best,
                 }
-                for name in scores
-            ],
-        }
-        for i, model in enumerate(scorecard)
+                for text, value in zip(texts, values, strict=True)
+            ]
+        )
+    rows = [
+        {"model": str(model), "cells": cells}
+        for model, cells in zip(scorecard, zip(*columns, strict=True), strict=True)
     ]
-    won = sum(bool(cell["best"]) for cell in rows[0]["cells"])
-    first = rows[0]["model"]
-    finding = f"Of the models below, {first} is best by {won} of {len(best)} scores."
+    won = sum(bool(column[0]["best"]) for column in columns)
+    finding = f"Of the models below, {next(iter(scorecard))} is best by {won} of {judged} scores."
     return {
-        "finding": finding if best else "",
-        "scores": ["R²" if name == "R2" else str(name) for name in scores],
+        "finding": finding if judged else "",
+        "scores": ["R²" if name == "R2" else str(name) for name in names],
         "rows": rows,
     }
-
-
-def _score_texts(name: str, values: list[float]) -> list[str]:
-    if "coverage" in name.lower():
-        return [percent(value) if np.isfinite(value) else "–" for value in values]
-    return aligned(values)
 
 
 def _common(loss_curve: ArrayLike | None, pairs: dict[str, tuple[float, float]]) -> list[Figure]:
@@ -249,7 +238,7 @@ def _common(loss_curve: ArrayLike | None, pairs: dict[str, tuple[float, float]])
 
 
 def _hover_data(
-    sections: list[Section],
+    sections: list[dict[str, Any]],
     columns: list[Column],
     labels: list[str],
     pairs: dict[str, tuple[float, float]],
@@ -257,12 +246,11 @@ def _hover_data(
     """Return the texts that appear when a row is pointed at."""
     place = {name: i for i, name in enumerate(pairs)}
     order = sorted(columns, key=lambda column: place.get(column.name, len(place)))[:MAX_INPUTS]
-    drawn = sorted({int(row) for one in sections for row in one.rows})
+    drawn = sorted({int(row) for one in sections for row in one["rows"]})
     where = {row: i for i, row in enumerate(drawn)}
-    targets = []
-    for one in sections:
-        rows = [where[int(row)] for row in one.rows]
-        targets.append({**one.hover, "row": rows})
+    targets = [
+        {**one["hover"], "row": [where[int(row)] for row in one["rows"]]} for one in sections
+    ]
     return {
         "inputs": [column.name for column in order],
         "rows": [[labels[row], *(column.text(row) for column in order)] for row in drawn],

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
-from varprop.report.numerals import number
+from varprop.predictive.diagnostics import equal_groups
+from varprop.report.numerals import number, shortened
 from varprop.report.svg import Axis, Frame, element, polyline
-
-__all__ = ["Column", "Region", "panel", "regions"]
 
 MISSING = "(missing)"
 OTHER = "(other)"
@@ -27,8 +26,7 @@ class Column:
     """One input as it stood in the table: numbers (NaN where missing) or words."""
 
     name: str
-    numbers: np.ndarray | None
-    words: np.ndarray | None
+    values: np.ndarray
 
     @classmethod
     def read(cls, name: str, values: object) -> Column:
@@ -37,35 +35,28 @@ class Column:
         if array.ndim != 1:
             raise ValueError(f"The input {name!r} must be one column, not of shape {array.shape}.")
         if array.dtype.kind in "iuf":
-            return cls(name, array.astype(np.float64), None)
+            return cls(name, array.astype(np.float64))
         if array.dtype.kind == "O":
             try:
                 blank = [np.nan if _is_missing(v) else v for v in array]
                 if not any(isinstance(v, str | bool | bytes) for v in blank):
-                    return cls(name, np.asarray(blank, np.float64), None)
+                    return cls(name, np.asarray(blank, np.float64))
             except (TypeError, ValueError):
                 pass
         words = [MISSING if _is_missing(v) else str(v) for v in array.tolist()]
-        return cls(name, None, np.asarray(words, dtype=object))
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(self._values)
+        return cls(name, np.asarray(words, dtype=str))
 
     @property
-    def _values(self) -> np.ndarray:
-        values = self.words if self.numbers is None else self.numbers
-        assert values is not None
-        return values
+    def is_number(self) -> bool:
+        """Whether the values are numbers."""
+        return self.values.dtype.kind == "f"
 
     def text(self, row: int) -> str:
         """Return one value as it is shown."""
-        if self.numbers is not None:
-            value = float(self.numbers[row])
+        value = self.values[row]
+        if self.is_number:
             return MISSING if np.isnan(value) else number(value, 4)
-        assert self.words is not None
-        word = str(self.words[row])
-        return word if len(word) <= 80 else word[:79] + "…"
+        return shortened(str(value), 80)
 
 
 @dataclass(frozen=True)
@@ -92,47 +83,46 @@ class Region:
 
 
 def _groups(column: Column) -> tuple[list[np.ndarray], np.ndarray, tuple[str, ...] | None]:
-    """Return masks, positions, and labels if the groups are not numbers."""
-    if column.numbers is not None:
-        values, present = column.numbers, np.isfinite(column.numbers)
-        if not present.any():
-            return [~present], np.zeros(1), (MISSING,)
-        bins = int(np.clip(present.sum() // 15, 1, 8))
-        cuts = np.unique(np.quantile(values[present], np.arange(1, bins) / bins, method="lower"))
-        group = np.where(present, np.searchsorted(cuts, values, side="left"), -1)
-        masks = [group == key for key in np.unique(group) if key >= 0]
-        return masks, np.array([np.median(values[m]) for m in masks]), None
-    assert column.words is not None
-    words, count = np.unique(column.words.astype(str), return_counts=True)
+    """Return rows, positions, and labels if the groups are not numbers."""
+    values = column.values
+    if column.is_number:
+        present = np.flatnonzero(np.isfinite(values))
+        if not len(present):
+            return [np.arange(len(values))], np.zeros(1), (MISSING,)
+        bins = int(np.clip(len(present) // 15, 1, 8))
+        rows = [present[group] for group in equal_groups(values[present], bins)]
+        return rows, np.array([np.median(values[group]) for group in rows]), None
+    words, count = np.unique(values, return_counts=True)
     most = words[np.argsort(-count, kind="stable")]
     top = most if len(most) <= 6 else most[:5]
-    masks = [column.words.astype(str) == word for word in top]
+    rows = [np.flatnonzero(values == word) for word in top]
     labels = [str(word) for word in top]
     if len(most) > len(top):
-        masks.append(~np.isin(column.words.astype(str), top))
+        rows.append(np.flatnonzero(~np.isin(values, top)))
         labels.append(OTHER)
-    return masks, np.arange(len(masks), dtype=np.float64), tuple(labels)
+    return rows, np.arange(len(rows), dtype=np.float64), tuple(labels)
 
 
 def regions(columns: list[Column], total: np.ndarray, model: np.ndarray) -> list[Region]:
     """Return the groups of every input, those with the largest change first."""
     size = float(total.max()) or 1.0
 
-    def root(values: np.ndarray, mask: np.ndarray) -> float:
-        return size * float(np.sqrt(np.mean((values[mask] / size) ** 2)))
+    def roots(values: np.ndarray, groups: list[np.ndarray]) -> np.ndarray:
+        return np.array([size * np.sqrt(np.mean((values[rows] / size) ** 2)) for rows in groups])
 
     found = []
     for column in columns:
-        masks, at, labels = _groups(column)
+        groups, at, labels = _groups(column)
+        count = np.array([len(rows) for rows in groups])
         found.append(
             Region(
-                column.name,
-                at,
-                labels,
-                np.array([root(total, m) for m in masks]),
-                np.array([root(model, m) for m in masks]),
-                np.array([m.sum() for m in masks]),
-                int((~np.any(masks, axis=0)).sum()),
+                name=column.name,
+                at=at,
+                labels=labels,
+                total=roots(total, groups),
+                model=roots(model, groups),
+                count=count,
+                missing=len(total) - int(count.sum()),
             )
         )
     return sorted(found, key=lambda region: -region.change)
@@ -147,7 +137,7 @@ def panel(region: Region, top: float) -> Markup:
         total, model = (frame.points(region.at, v) for v in (region.total, region.model))
     else:
         k = len(region.labels)
-        short = tuple(w if len(w) <= 10 else w[:9] + "…" for w in region.labels)
+        short = tuple(shortened(word, 10) for word in region.labels)
         along = Axis("", k - 0.5, -0.5, tuple(region.at.tolist()), short)
         frame = Frame(spread, along, 210.0, 150.0, 72.0, 10.0, 8.0, 24.0, x_ticks=3, y_ticks=k)
         total, model = (frame.points(v, region.at) for v in (region.total, region.model))

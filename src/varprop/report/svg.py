@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 
 from varprop.report.numerals import tick_labels, ticks, to_precision
 
-__all__ = ["Axis", "Frame", "coordinate", "element", "polygon", "polyline"]
+Values = Sequence[float] | np.ndarray
 
 
 def coordinate(value: float) -> str:
@@ -43,16 +43,10 @@ def element(tag: str, *children: str, **attributes: object) -> Markup:
     return Markup(f"<{tag}{''.join(parts)}{end}")
 
 
-def polyline(points: Iterable[tuple[float, float]], class_: str) -> Markup:
-    """Return an open line through points in pixels."""
+def polyline(points: Iterable[tuple[float, float]], class_: str, end: str = "") -> Markup:
+    """Return a line through points in pixels; the end "Z" closes it to a filled shape."""
     path = "L".join(f"{coordinate(x)} {coordinate(y)}" for x, y in points)
-    return element("path", d=f"M{path}", class_=class_)
-
-
-def polygon(points: Iterable[tuple[float, float]], class_: str) -> Markup:
-    """Return a filled shape through points in pixels."""
-    path = "L".join(f"{coordinate(x)} {coordinate(y)}" for x, y in points)
-    return element("path", d=f"M{path}Z", class_=class_)
+    return element("path", d=f"M{path}{end}", class_=class_)
 
 
 def _with_offset(label: str, offset: float) -> str:
@@ -70,7 +64,7 @@ class Axis:
     tick_texts: tuple[str, ...] | None = None
 
     @classmethod
-    def around(cls, label: str, *values: Sequence[float] | np.ndarray, zero: bool = False) -> Axis:
+    def around(cls, label: str, *values: Values, zero: bool = False) -> Axis:
         """Return the axis that holds all values with some room; never of zero length."""
         everything = np.concatenate([np.asarray(v, np.float64).ravel() for v in values])
         low, high = float(everything.min()), float(everything.max())
@@ -83,7 +77,7 @@ class Axis:
         bottom = low if zero and low == 0.0 else max(low - room, -top)
         return cls(label, bottom, min(high + room, top))
 
-    def share(self, values: Sequence[float] | np.ndarray | float) -> np.ndarray:
+    def share(self, values: Values | float) -> np.ndarray:
         """Return where values are, 0 at the low end and 1 at the high end."""
         # Halves, since a range may be twice the largest float.
         length = self.high / 2 - self.low / 2
@@ -121,73 +115,49 @@ class Frame:
         longest = max((len(text) for text in self.y.marks(self.y_ticks)[1]), default=0)
         return max(self.left, (24.0 if self.y.label else 10.0) + 6.3 * longest)
 
-    def px(self, values: Sequence[float] | np.ndarray | float) -> np.ndarray:
+    def px(self, values: Values | float) -> np.ndarray:
         """Return horizontal pixels."""
         return np.asarray(self.left + self.x.share(values) * (self.width - self.left - self.right))
 
-    def py(self, values: Sequence[float] | np.ndarray | float) -> np.ndarray:
+    def py(self, values: Values | float) -> np.ndarray:
         """Return vertical pixels."""
         length = self.height - self.top - self.bottom
         return np.asarray(self.height - self.bottom - self.y.share(values) * length)
 
-    def points(
-        self, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray
-    ) -> list[tuple[float, float]]:
+    def points(self, x: Values, y: Values) -> list[tuple[float, float]]:
         """Return pixels of data points."""
         return list(zip(self.px(x).tolist(), self.py(y).tolist(), strict=True))
 
-    def band(
-        self,
-        x: Sequence[float] | np.ndarray,
-        low: Sequence[float] | np.ndarray,
-        high: Sequence[float] | np.ndarray,
-        class_: str,
-    ) -> Markup:
+    def band(self, x: Values, low: Values, high: Values, class_: str) -> Markup:
         """Return the area between two curves."""
-        return polygon([*self.points(x, low), *reversed(self.points(x, high))], class_)
+        around = [*self.points(x, low), *reversed(self.points(x, high))]
+        return polyline(around, class_, end="Z")
 
     def axes(self) -> Markup:
         """Return grid lines, ticks and labels."""
         right, floor = self.width - self.right, self.height - self.bottom
         parts = []
+
+        def line(d: str, class_: str) -> None:
+            parts.append(element("path", d=d, class_=class_))
+
+        def write(text: str, x: float, y: float, class_: str, anchor: str = "middle", **more: str):
+            style = {"class_": class_, "text_anchor": anchor, **more}
+            parts.append(element("text", text, x=x, y=y, **style))
+
         at_y, texts_y, offset_y = self.y.marks(self.y_ticks)
         at_x, texts_x, offset_x = self.x.marks(self.x_ticks)
-        for value, text in zip(at_y, texts_y, strict=True):
-            at = float(self.py(value))
-            parts.append(element("path", d=f"M{self.gutter:g} {at:.1f}H{right:g}", class_="grid"))
-            parts.append(
-                element("text", text, x=self.gutter - 6, y=at + 4, class_="tick", text_anchor="end")
-            )
-        for value, text in zip(at_x, texts_x, strict=True):
-            at = float(self.px(value))
-            parts.append(element("path", d=f"M{at:.1f} {floor:g}v4", class_="axis"))
-            parts.append(
-                element("text", text, x=at, y=floor + 17, class_="tick", text_anchor="middle")
-            )
-        parts.append(element("path", d=f"M{self.gutter:g} {floor:g}H{right:g}", class_="axis"))
-        middle = (self.gutter + right) / 2
-        parts.append(
-            element(
-                "text",
-                _with_offset(self.x.label, offset_x),
-                x=middle,
-                y=self.height - 8,
-                class_="label",
-                text_anchor="middle",
-            )
-        )
-        height = (self.top + floor) / 2
-        parts.append(
-            element(
-                "text",
-                _with_offset(self.y.label, offset_y),
-                x=13.0,
-                y=height,
-                class_="label",
-                text_anchor="middle",
-                transform=f"rotate(-90 13 {height:g})",
-            )
-        )
+        for at, text in zip(self.py(at_y).tolist(), texts_y, strict=True):
+            line(f"M{self.gutter:g} {at:.1f}H{right:g}", "grid")
+            write(text, self.gutter - 6, at + 4, "tick", "end")
+        for at, text in zip(self.px(at_x).tolist(), texts_x, strict=True):
+            line(f"M{at:.1f} {floor:g}v4", "axis")
+            write(text, at, floor + 17, "tick")
+        line(f"M{self.gutter:g} {floor:g}H{right:g}", "axis")
+        middle, height = (self.gutter + right) / 2, (self.top + floor) / 2
+        write(_with_offset(self.x.label, offset_x), middle, self.height - 8, "label")
+        upward = f"rotate(-90 13 {height:g})"
+        write(_with_offset(self.y.label, offset_y), 13.0, height, "label", transform=upward)
         return Markup("".join(parts))
 
     def draw(self, *layers: Markup, label: str, target: int | None = None) -> Markup:

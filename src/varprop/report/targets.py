@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,41 +13,9 @@ from varprop.report.charts import Figure, Points
 from varprop.report.numerals import aligned, number, plus_minus, to_precision
 from varprop.report.regions import Column, Region, panel, regions
 
-__all__ = ["Section", "SurprisingRow", "choose_rows", "section"]
-
 SURPRISING = 20
 BAND = ("band", "95 % range of chance")
 IDEAL = ("ideal", "ideal")
-
-
-@dataclass(frozen=True)
-class SurprisingRow:
-    """A row of the table of surprises: texts to show and numbers to sort by."""
-
-    point: int
-    label: str
-    observed: float
-    predicted: float
-    std: float
-    z: float
-    texts: tuple[str, str, str, str]
-    sort_z: float
-
-
-@dataclass(frozen=True)
-class Section:
-    """What the template shows about one target."""
-
-    index: int
-    name: str
-    findings: words.Findings
-    figures: list[Figure]
-    panels: list[tuple[str, object]]
-    n_inputs: int
-    region_finding: str
-    surprising: list[SurprisingRow]
-    rows: np.ndarray
-    hover: dict[str, object]
 
 
 def standard_scores(y: np.ndarray, prediction: Predictive) -> np.ndarray:
@@ -85,27 +53,26 @@ def section(
     name: str,
     y: np.ndarray,
     prediction: Predictive,
+    findings: words.Findings,
     columns: list[Column],
     labels: list[str],
     *,
     limit: int,
     max_panels: int,
-) -> Section:
-    """Work out one target; `prediction` is of that output alone."""
+) -> dict[str, Any]:
+    """Return what the template shows about one target; `prediction` is of that output alone."""
     mean, std = prediction.mean, prediction.std
     z = standard_scores(y, prediction)
     rows = choose_rows(z, limit)
     rows = rows[np.argsort(y[rows], kind="stable")]
     points = Points(index, y[rows], mean[rows], std[rows], *prediction[rows].interval(0.9))
-    findings = words.find(y, prediction)
     curve = diagnostics.calibration_curve(y, prediction)
     histogram = diagnostics.pit_histogram(y, prediction)
     groups = diagnostics.error_by_std(y, prediction)
-    outside = len(y) - round(findings.covered[1] * len(y))
-    said = (
-        words.calibration_finding(curve),
-        words.pit_finding(histogram, diagnostics.middle_pit(y, prediction)),
-    )
+    outside = len(y) - round(findings.covered * len(y))
+    calibrated = words.calibration_finding(curve)
+    shape = words.pit_finding(histogram, diagnostics.middle_pit(y, prediction))
+    announced = words.error_finding(groups)
     figures = [
         Figure(
             "Predicted against observed",
@@ -117,28 +84,28 @@ def section(
         ),
         Figure(
             "Do intervals hold what they promise?",
-            charts.calibration(curve, f"Calibration curve. {said[0]}"),
+            charts.calibration(curve, f"Calibration curve. {calibrated}"),
             "For every stated coverage, the share of observed values that were inside. Below the "
             "dashed line means overconfident, above it too cautious.",
-            said[0],
+            calibrated,
             (("line", "this model"), BAND, IDEAL),
         ),
         Figure(
             "Where in the stated distribution did values fall?",
-            charts.pit(histogram, f"PIT histogram. {said[1]}"),
+            charts.pit(histogram, f"PIT histogram. {shape}"),
             "If the stated distributions are right, all bars are about equally high (the PIT "
             "histogram).",
-            said[1],
+            shape,
             (("bar", "rows"), ("band over", "95 % range of chance"), IDEAL),
         ),
         Figure(
             "Are large errors announced?",
             charts.error_against_std(
-                points, groups, f"Error against stated deviation. {words.error_finding(groups)}"
+                points, groups, f"Error against stated deviation. {announced}"
             ),
             "Each mark is a row. Squares are groups of rows with similar stated deviation: their "
             "root mean square error should lie on the dashed line.",
-            words.error_finding(groups),
+            announced,
             (
                 ("dot", "row"),
                 ("diamond", "outside its interval"),
@@ -149,19 +116,18 @@ def section(
     ]
     found = regions(columns, std, np.sqrt(prediction.model_var))
     top = max((float(region.total.max()) for region in found), default=1.0)
-    shown = found[:max_panels]
-    return Section(
-        index=index,
-        name=name,
-        findings=findings,
-        figures=figures,
-        panels=[(region.title, panel(region, top)) for region in shown],
-        n_inputs=len(found),
-        region_finding=_region_finding(found),
-        surprising=_surprising(y, mean, std, z, rows, labels),
-        rows=rows,
-        hover=_hover(name, points, z[rows], rows),
-    )
+    return {
+        "index": index,
+        "name": name,
+        "findings": findings,
+        "figures": figures,
+        "panels": [(region.title, panel(region, top)) for region in found[:max_panels]],
+        "n_inputs": len(found),
+        "region_finding": _region_finding(found),
+        "surprising": _surprising(y, mean, std, z, rows, labels),
+        "rows": rows,
+        "hover": _hover(name, points, z[rows]),
+    }
 
 
 def _surprising(
@@ -171,18 +137,19 @@ def _surprising(
     z: np.ndarray,
     rows: np.ndarray,
     labels: list[str],
-) -> list[SurprisingRow]:
+) -> list[dict[str, Any]]:
+    """Return rows of a table: texts to show, each with the number to sort by."""
     place = {int(row): i for i, row in enumerate(rows)}
     table = []
     for row in np.argsort(-np.abs(z), kind="stable")[:SURPRISING].tolist():
-        around, spread = plus_minus(mean[row], std[row])
-        texts = (to_precision(y[row], std[row]), around, spread, _one_decimal(z[row]))
-        sort_z = float(np.clip(z[row], -1e300, 1e300))
-        table.append(
-            SurprisingRow(
-                place[row], labels[row], y[row], mean[row], std[row], z[row], texts, sort_z
-            )
+        texts = (
+            to_precision(y[row], std[row]),
+            *plus_minus(mean[row], std[row]),
+            _one_decimal(z[row]),
         )
+        numbers = y[row], mean[row], std[row], float(np.clip(z[row], -1e300, 1e300))
+        cells = list(zip(texts, numbers, strict=True))
+        table.append({"point": place[row], "label": labels[row], "cells": cells})
     return table
 
 
@@ -190,19 +157,18 @@ def _one_decimal(z: float) -> str:
     return aligned([z], 2)[0] if abs(z) < 100 else number(z, 2)
 
 
-def _hover(name: str, points: Points, z: np.ndarray, rows: np.ndarray) -> dict[str, object]:
+def _hover(name: str, points: Points, z: np.ndarray) -> dict[str, object]:
     """Return what is said about each drawn row, as texts in drawing order."""
     std = points.std.tolist()
-    bounds = [
+    lower, upper, observed = (
         [to_precision(value, spread) for value, spread in zip(side.tolist(), std, strict=True)]
         for side in (points.lower, points.upper, points.observed)
-    ]
+    )
     predicted = zip(points.predicted.tolist(), std, strict=True)
     return {
         "name": name,
-        "row": rows.tolist(),
-        "observed": bounds[2],
+        "observed": observed,
         "predicted": [" ± ".join(plus_minus(value, spread)) for value, spread in predicted],
-        "interval": [f"{low} to {high}" for low, high in zip(*bounds[:2], strict=True)],
+        "interval": [f"{low} to {high}" for low, high in zip(lower, upper, strict=True)],
         "z": [_one_decimal(value) for value in z.tolist()],
     }

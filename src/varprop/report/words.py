@@ -11,12 +11,21 @@ from varprop.predictive.diagnostics import CalibrationCurve, ErrorByStd, PITHist
 from varprop.predictive.distribution import Predictive
 from varprop.report.numerals import number, percent
 
-__all__ = ["Findings", "find"]
+VERDICTS = {
+    "good": ("as stated", "The intervals hold about as many observations as they should."),
+    "over": ("too narrow", "The model is overconfident: its intervals are too narrow."),
+    "under": ("too wide", "The model is too cautious: its intervals are wider than needed."),
+    "shape": (
+        "wrong shape",
+        "The stated distributions have the wrong shape: too wide here, too narrow there.",
+    ),
+    "unknown": ("too few rows", "Too few rows to judge the stated uncertainty."),
+}
 
 
 @dataclass(frozen=True)
 class Findings:
-    """Numbers and verdicts of one target."""
+    """Numbers and verdict of one target; covered by 90 % intervals, and allowed by chance."""
 
     n: int
     rmse: float
@@ -24,21 +33,19 @@ class Findings:
     spread: float
     typical_std: float
     model_share: float
-    covered: tuple[float, float]
-    allowed: tuple[tuple[float, float], tuple[float, float]]
+    covered: float
+    allowed: tuple[float, float]
     verdict: str
-    headline: str
 
     @property
     def in_a_word(self) -> str:
         """The verdict on the intervals, for a table."""
-        return {
-            "good": "as stated",
-            "over": "too narrow",
-            "under": "too wide",
-            "shape": "wrong shape",
-            "unknown": "too few rows",
-        }[self.verdict]
+        return VERDICTS[self.verdict][0]
+
+    @property
+    def headline(self) -> str:
+        """The verdict on the intervals, in a sentence."""
+        return VERDICTS[self.verdict][1]
 
     @property
     def how_good(self) -> str:
@@ -70,10 +77,10 @@ class Findings:
     @property
     def how_honest(self) -> str:
         """Whether the intervals held what they promised."""
-        low, high = self.allowed[1]
+        low, high = self.allowed
         rows = "the one observed value" if self.n == 1 else f"the {self.n:,} observed values"
         return (
-            f"90 % intervals held {percent(self.covered[1])} of {rows}; "
+            f"90 % intervals held {percent(self.covered)} of {rows}; "
             f"{percent(low)[:-2]}–\N{WORD JOINER}{percent(high)} is what chance allows."
         )
 
@@ -83,9 +90,8 @@ def find(y: np.ndarray, prediction: Predictive) -> Findings:
     n = len(y)
     # By the cdf: intervals of a mixture would take a root search per row.
     held = diagnostics.calibration_curve(y, prediction, levels=[0.5, 0.9])
-    covered = held.observed.tolist()
-    allowed = list(zip(held.lower.tolist(), held.upper.tolist(), strict=True))
-    verdict, headline = _verdict(n, covered, allowed)
+    below, above = (held.observed < held.lower).any(), (held.observed > held.upper).any()
+    verdict = "shape" if below and above else "over" if below else "under" if above else "good"
     size = float(max(np.abs(y).max(), np.abs(prediction.mean).max())) or 1.0
     var = prediction.var
     total = float(np.mean(var / (top := float(var.max()) or 1.0)))
@@ -97,27 +103,9 @@ def find(y: np.ndarray, prediction: Predictive) -> Findings:
         spread=size * float(np.std(y / size)),
         typical_std=float(np.median(prediction.std)),
         model_share=share,
-        covered=(covered[0], covered[1]),
-        allowed=(allowed[0], allowed[1]),
-        verdict=verdict,
-        headline=headline,
-    )
-
-
-def _verdict(n: int, covered: list[float], allowed: list[tuple[float, float]]) -> tuple[str, str]:
-    if n < 10:
-        return "unknown", "Too few rows to judge the stated uncertainty."
-    below = [c < low for c, (low, _) in zip(covered, allowed, strict=True)]
-    above = [c > high for c, (_, high) in zip(covered, allowed, strict=True)]
-    if not any(below) and not any(above):
-        return "good", "The intervals hold about as many observations as they should."
-    if any(below) and not any(above):
-        return "over", "The model is overconfident: its intervals are too narrow."
-    if any(above) and not any(below):
-        return "under", "The model is too cautious: its intervals are wider than needed."
-    return (
-        "shape",
-        "The stated distributions have the wrong shape: too wide here, too narrow there.",
+        covered=float(held.observed[1]),
+        allowed=(float(held.lower[1]), float(held.upper[1])),
+        verdict=verdict if n >= 10 else "unknown",
     )
 
 
@@ -144,11 +132,8 @@ def pit_finding(histogram: PITHistogram, pit: np.ndarray) -> str:
     outside = int(
         ((histogram.counts < histogram.lower) | (histogram.counts > histogram.upper)).sum()
     )
-    said = (
-        f"{k - outside} of the {k} bars end inside the band."
-        if outside
-        else (f"All {k} bars end inside the band.")
-    )
+    inside = f"{k - outside} of the {k}" if outside else f"All {k}"
+    said = f"{inside} bars end inside the band."
     low, high = (float(edge) for edge in diagnostics.chance_range(n, 0.5, 0.99))
     ends, left = float(np.mean(np.abs(pit - 0.5) > 0.25)), float(np.mean(pit < 0.5))
     shapes = []
@@ -174,10 +159,6 @@ def error_finding(groups: ErrorByStd) -> str:
     if inside == k:
         return f"All {k} groups of rows err as much as stated, as far as chance allows."
     high = int((groups.error > groups.upper).sum())
-    low = k - inside - high
-    parts = []
-    if high:
-        parts.append(f"{high} {'errs' if high == 1 else 'err'} more")
-    if low:
-        parts.append(f"{low} {'errs' if low == 1 else 'err'} less")
+    found = (high, "more"), (k - inside - high, "less")
+    parts = [f"{count} {'errs' if count == 1 else 'err'} {word}" for count, word in found if count]
     return f"Of {k} groups of rows, {' and '.join(parts)} than chance explains."

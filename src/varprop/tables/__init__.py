@@ -1,7 +1,8 @@
 """Tables of people who do not program: reading, encoding, fitting, predicting, writing.
 
-What the command line does, as functions: ``open_source`` a file or a folder, ``fit_table``,
-``predict_table``, ``evaluate_table``. pyarrow is imported by the files that need it and not here.
+What the command line does, as functions: ``open_source`` a file or a folder, then ``fit_table``,
+``predict_table``, ``write_table``, ``evaluate_table``, ``explain_table`` and ``report_table``.
+pyarrow is imported by the files that need it and not here.
 """
 
 import lazy_loader
@@ -9,12 +10,11 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "errors": ["TableError"],
+        "effects": ["explain_table", "report_table"],
         "fitting": ["Fitted", "fit_table"],
-        "model": ["TableModel"],
-        "prediction": ["evaluate_table", "predict_table"],
-        "reporting": ["report_content"],
-        "source": ["open_source"],
+        "model": ["TableModel", "TableRows"],
+        "prediction": ["evaluate_table", "predict_table", "write_table"],
+        "source": ["TableError", "open_source"],
         "survey": ["Roles"],
     },
 )

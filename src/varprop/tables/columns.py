@@ -1,4 +1,4 @@
-"""What is known of a column of the inputs, and how its cells become numbers.
+"""From cells to the inputs of a network, by what is known of each column.
 
 An unknown value is fed as the training column's mean with the training column's variance as input
 uncertainty. For a category this is done with its one-hot columns, whose means are the shares of the
@@ -8,14 +8,15 @@ levels.
 from __future__ import annotations
 
 import dataclasses
-import functools
-from typing import Literal, TypeAlias
+import itertools
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from varprop.tables.errors import TableError
+from varprop.tables.source import TableError
 
 Cells: TypeAlias = pa.Array | pa.ChunkedArray
 
@@ -23,24 +24,102 @@ Cells: TypeAlias = pa.Array | pa.ChunkedArray
 LARGEST = 1e100
 
 
-@dataclasses.dataclass(frozen=True)
-class Block:
-    """Cells of one column as numbers.
+def count_rows(rows: np.ndarray | int) -> str:
+    """Return a number of rows, or of those in a mask, in words.
+
+    Examples
+    --------
+    >>> count_rows(1), count_rows(np.array([True, True]))
+    ('1 row', '2 rows')
+    """
+    count = int(np.sum(rows))
+    return f"{count} row" if count == 1 else f"{count} rows"
+
+
+class ReadAs(NamedTuple):
+    """How the cells of a column are read: in words, in text files, and in files with types.
 
     Attributes
     ----------
-    values
-        Shape (rows, features); the mean where the value is unknown.
-    missing, unseen
-        Shape (rows,): no value, and a category that training has not seen.
-    unknown
-        Shape (rows,): where the training column stands in for a value.
+    says
+        What the cells are, in words.
+    text_type
+        What cells of a text file must be.
+    kinds
+        What a column of another file may hold, as `kind_of` says it.
     """
 
-    values: np.ndarray
-    missing: np.ndarray
-    unseen: np.ndarray
-    unknown: np.ndarray
+    says: str
+    text_type: pa.DataType
+    kinds: tuple[str, ...]
+
+
+READ_AS = {
+    "number": ReadAs("numbers", pa.float64(), ("integer", "number", "nothing")),
+    "text": ReadAs("categories", pa.string(), ("text", "integer", "nothing")),
+    "boolean": ReadAs("true or false", pa.bool_(), ("boolean", "nothing")),
+}
+
+
+def kind_of(type_: pa.DataType) -> str:
+    """Return what a column of this type holds, in one word if it can be used.
+
+    Examples
+    --------
+    >>> kind_of(pa.int8()), kind_of(pa.float32()), kind_of(pa.date32())
+    ('integer', 'number', 'dates or times')
+    """
+    types = pa.types
+    if types.is_dictionary(type_):
+        type_ = type_.value_type
+    if types.is_integer(type_):
+        return "integer"
+    if types.is_floating(type_) or types.is_decimal(type_):
+        return "number"
+    if types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_):
+        return "text"
+    if types.is_boolean(type_):
+        return "boolean"
+    if types.is_null(type_):
+        return "nothing"
+    return "dates or times" if types.is_temporal(type_) else f"the type {type_}"
+
+
+def to_floats(cells: Cells, name: str, where: Callable[[int], str]) -> np.ndarray:
+    """Return numbers as float64, NaN where there is none, and refuse what is far too large.
+
+    Examples
+    --------
+    >>> to_floats(pa.array([1, None]), "size", str).tolist()
+    [1.0, nan]
+    """
+    values = np.asarray(pc.cast(cells, pa.float64(), safe=False))
+    bad = np.abs(values) > LARGEST
+    if bad.any():
+        row = int(np.argmax(bad))
+        if np.isinf(values[row]):
+            raise TableError(
+                f"column {name!r} is infinite in {where(row)}: correct it, or leave the cell empty "
+                "for a missing value."
+            )
+        raise TableError(
+            f"column {name!r} is {values[row]:g} in {where(row)}, more than {LARGEST:g} in size: "
+            "correct it or rescale the column."
+        )
+    return values
+
+
+def to_text(cells: Cells) -> Cells:
+    """Return categories as text: dictionaries decoded, whole numbers and booleans written out.
+
+    Examples
+    --------
+    >>> to_text(pa.array([True, None])).to_pylist()
+    ['true', None]
+    """
+    if pa.types.is_dictionary(cells.type):
+        cells = pc.cast(cells, cells.type.value_type)
+    return cells if cells.type == pa.string() else pc.cast(cells, pa.string())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,60 +136,31 @@ class NumberColumn:
     Examples
     --------
     >>> column = NumberColumn("size", 2.0, 1.5)
-    >>> block = column.encode(pa.array([1.0, None]))
-    >>> block.values.tolist(), block.unknown.tolist(), column.typical
-    ([[1.0], [2.0]], [False, True], 2.0)
+    >>> values, missing = column.encode(pa.array([1.0, None]), str)
+    >>> values.tolist(), missing.tolist(), column.typical
+    ([[1.0], [nan]], [False, True], 2.0)
     """
 
     name: str
     mean: float
     var: float
 
-    @property
-    def feature_names(self) -> list[str]:
-        """One name for each input of the network."""
-        return [self.name]
-
-    @property
-    def means(self) -> np.ndarray:
-        """Mean of each input of the network over the training rows."""
-        return np.array([self.mean])
-
-    @property
-    def variances(self) -> np.ndarray:
-        """Variance of each input of the network over the training rows."""
-        return np.array([self.var])
+    values = "number"
 
     @property
     def typical(self) -> float:
         """What `varprop explain` puts in the place of a value."""
         return self.mean
 
-    def typical_values(self) -> np.ndarray:
-        """Return `typical` as inputs of the network."""
-        return self.means
-
-    def accepts(self, kind: pa.DataType) -> bool:
-        """Whether a column of this type can be read as this one."""
-        return is_number(kind) or pa.types.is_null(kind)
-
     @property
-    def text_type(self) -> pa.DataType:
-        """Type that cells of a text file must have."""
-        return pa.float64()
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of each input of the network over the training rows."""
+        return np.array([self.mean]), np.array([self.var])
 
-    @property
-    def says(self) -> str:
-        """What its cells are, in words."""
-        return "numbers"
-
-    def encode(self, cells: Cells) -> Block:
-        """Turn cells into numbers."""
-        values = to_floats(cells)
-        missing = np.isnan(values)
-        if missing.any():
-            values = np.where(missing, self.mean, values)
-        return Block(values[:, None], missing, np.zeros(len(values), bool), missing)
+    def encode(self, cells: Cells, where: Callable[[int], str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return inputs of the network, NaN where unknown, and the rows where cells are missing."""
+        values = to_floats(cells, self.name, where)
+        return values[:, None], np.isnan(values)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,146 +181,211 @@ class CategoryColumn:
     Examples
     --------
     >>> column = CategoryColumn("color", "text", ("blue", "red"), (3, 1))
-    >>> block = column.encode(pa.array(["red", "green"]))
-    >>> block.values.tolist(), block.unseen.tolist(), column.typical
-    ([[0.0, 1.0], [0.75, 0.25]], [False, True], 'blue')
+    >>> values, missing = column.encode(pa.array(["red", "green"]), str)
+    >>> values.tolist(), missing.tolist(), column.typical
+    ([[0.0, 1.0], [nan, nan]], [False, False], 'blue')
     """
 
     name: str
-    values: Literal["text", "boolean"]
+    values: str
     levels: tuple[str | None, ...]
     counts: tuple[int, ...]
 
     @property
-    def feature_names(self) -> list[str]:
-        """One name for each input of the network."""
-        return [f"{self.name}={'(missing)' if x is None else x}" for x in self.levels]
-
-    @property
-    def means(self) -> np.ndarray:
-        """Mean of each input of the network over the training rows."""
-        return np.array(self.counts) / sum(self.counts)
-
-    @property
-    def variances(self) -> np.ndarray:
-        """Variance of each input of the network over the training rows."""
-        return self.means * (1 - self.means)
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of each input of the network over the training rows."""
+        shares = np.array(self.counts) / sum(self.counts)
+        return shares, shares * (1 - shares)
 
     @property
     def typical(self) -> str | None:
         """What `varprop explain` puts in the place of a value."""
         return self.levels[int(np.argmax(self.counts))]
 
-    def typical_values(self) -> np.ndarray:
-        """Return `typical` as inputs of the network."""
-        return np.eye(len(self.levels))[int(np.argmax(self.counts))]
-
-    def accepts(self, kind: pa.DataType) -> bool:
-        """Whether a column of this type can be read as this one."""
-        if pa.types.is_dictionary(kind):
-            kind = kind.value_type
-        if pa.types.is_null(kind):
-            return True
-        if self.values == "boolean":
-            return pa.types.is_boolean(kind)
-        return is_text(kind) or pa.types.is_integer(kind)
-
-    @property
-    def text_type(self) -> pa.DataType:
-        """Type that cells of a text file must have."""
-        return pa.bool_() if self.values == "boolean" else pa.string()
-
-    @property
-    def says(self) -> str:
-        """What its cells are, in words."""
-        return "true or false" if self.values == "boolean" else "categories"
-
-    @functools.cached_property
-    def _known(self) -> pa.Array:
-        return pa.array([level for level in self.levels if level is not None], pa.string())
-
-    def encode(self, cells: Cells) -> Block:
-        """Turn cells into numbers."""
-        text = to_text(cells)
-        missing = np.asarray(text.is_null())
-        found = pc.index_in(text, value_set=self._known).fill_null(-1)
-        index = np.array(found, dtype=np.int64)
-        known_places = [i for i, level in enumerate(self.levels) if level is not None]
-        places = np.array([*known_places, -1])
-        index = places[index]
-        if None in self.levels:
-            index[missing] = self.levels.index(None)
-        unknown = index < 0
-        values = np.zeros((len(index), len(self.levels)))
-        rows = np.flatnonzero(~unknown)
-        values[rows, index[rows]] = 1.0
-        if unknown.any():
-            values[unknown] = self.means
-        return Block(values, missing, unknown & ~missing, unknown)
+    def encode(self, cells: Cells, where: Callable[[int], str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return inputs of the network, NaN where unknown, and the rows where cells are missing."""
+        text, n = to_text(cells), len(self.levels)
+        place = pc.index_in(text, value_set=pa.array(self.levels, pa.string())).fill_null(n)
+        one_hot = np.vstack([np.eye(n), np.full(n, np.nan)])
+        return one_hot[np.asarray(place)], np.asarray(text.is_null())
 
 
 Column = NumberColumn | CategoryColumn
 
 
-def is_number(kind: pa.DataType) -> bool:
-    """Whether a column of this type holds numbers."""
-    types = pa.types
-    return types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+@dataclasses.dataclass(frozen=True)
+class Encoded:
+    """Rows of a table, as they are and as a network takes them.
 
-
-def is_text(kind: pa.DataType) -> bool:
-    """Whether a column of this type holds text."""
-    types = pa.types
-    return types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
-
-
-def to_floats(cells: Cells) -> np.ndarray:
-    """Return numbers as float64, NaN where there is none.
-
-    Examples
-    --------
-    >>> to_floats(pa.array([1, None])).tolist()
-    [1.0, nan]
+    Attributes
+    ----------
+    cells
+        As they are.
+    numbers
+        Shape (rows,): where they stand in the table, from 0.
+    X
+        Shape (rows, features), finite.
+    X_std
+        Uncertainty of X where a value is unknown, of the same shape; None if all are known.
+    complete
+        Shape (rows,): False where the policy "drop" leaves a row without a prediction.
+    n_imputed, n_unseen
+        Rows with a missing number or category that was filled in, and with a category that
+        training has not seen.
+    y
+        Observed targets, shape (rows, targets), NaN where there is none; None if not asked for.
     """
-    if cells.type != pa.float64():
-        cells = pc.cast(cells, pa.float64(), safe=False)
-    return cells.to_numpy(zero_copy_only=False) if isinstance(cells, pa.Array) else cells.to_numpy()
+
+    cells: pa.Table | pa.RecordBatch
+    numbers: np.ndarray
+    X: np.ndarray
+    X_std: np.ndarray | None
+    complete: np.ndarray
+    n_imputed: int
+    n_unseen: int
+    y: np.ndarray | None = None
+
+    def only_complete(self) -> Encoded:
+        """Return the rows that have a prediction."""
+        keep = self.complete
+        if keep.all():
+            return self
+        names = ("numbers", "X", "X_std", "complete", "y")
+        arrays = {name: getattr(self, name) for name in names}
+        arrays = {name: None if a is None else a[keep] for name, a in arrays.items()}
+        return dataclasses.replace(self, cells=self.cells.filter(pa.array(keep)), **arrays)
 
 
-def to_text(cells: Cells) -> Cells:
-    """Return categories as text: dictionaries decoded, whole numbers and booleans written out.
-
-    Examples
-    --------
-    >>> to_text(pa.array([True, None])).to_pylist()
-    ['true', None]
-    """
-    if pa.types.is_dictionary(cells.type):
-        cells = pc.cast(cells, cells.type.value_type)
-    return cells if cells.type == pa.string() else pc.cast(cells, pa.string())
-
-
-def first_out_of_range(values: np.ndarray) -> int | None:
-    """Return the first row with an infinite or far too large number, if there is one.
-
-    Examples
-    --------
-    >>> first_out_of_range(np.array([1.0, np.nan, np.inf]))
-    2
-    """
-    with np.errstate(invalid="ignore"):
-        bad = np.abs(values) > LARGEST
-    return int(np.argmax(bad)) if bad.any() else None
-
-
-def range_error(value: float, name: str, place: str) -> TableError:
-    """Return the error for a number that `first_out_of_range` found."""
-    if np.isinf(value):
-        return TableError(
-            f"column {name!r} is infinite in {place}: correct it, or leave the cell empty for a "
-            "missing value."
-        )
-    return TableError(
-        f"column {name!r} is {value:g} in {place}, more than {LARGEST:g} in size: correct it or "
-        "rescale the column."
+def join_rows(parts: Sequence[Encoded]) -> Encoded:
+    """Return several blocks as one, without the rows that have no prediction."""
+    parts = [part.only_complete() for part in parts]
+    std = None
+    if any(part.X_std is not None for part in parts):
+        std = np.concatenate([np.zeros(p.X.shape) if p.X_std is None else p.X_std for p in parts])
+    # Files may differ in what makes no difference: whole or not, a dictionary or not, all missing.
+    tables = []
+    for part in parts:
+        columns = zip(part.cells.schema.names, part.cells.columns, strict=True)
+        plain = {n: to_text(c) if pa.types.is_dictionary(c.type) else c for n, c in columns}
+        tables.append(pa.table(plain))
+    return Encoded(
+        pa.concat_tables(tables, promote_options="permissive"),
+        np.concatenate([part.numbers for part in parts]),
+        np.concatenate([part.X for part in parts]),
+        std,
+        np.concatenate([part.complete for part in parts]),
+        sum(part.n_imputed for part in parts),
+        sum(part.n_unseen for part in parts),
+        None if parts[0].y is None else np.concatenate([part.y for part in parts]),
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class Preprocessing:
+    """What was learned of a table's columns.
+
+    Attributes
+    ----------
+    inputs
+        Columns the network sees, in order.
+    targets, ids, dropped
+        Names of the other columns.
+    missing
+        "error", "drop" or "impute".
+
+    Examples
+    --------
+    >>> color = CategoryColumn("color", "text", ("blue", "red"), (3, 1))
+    >>> pre = Preprocessing((NumberColumn("size", 2.0, 1.0), color), ("price",), (), (), "impute")
+    >>> pre.feature_names
+    ['size', 'color=blue', 'color=red']
+    >>> rows = pre.encode(pa.table({"size": [None, 5.0], "color": ["red", "blue"]}), str)
+    >>> rows.X.tolist(), rows.X_std[:, 0].tolist()
+    ([[2.0, 0.0, 1.0], [5.0, 1.0, 0.0]], [1.0, 0.0])
+    """
+
+    inputs: tuple[Column, ...]
+    targets: tuple[str, ...]
+    ids: tuple[str, ...]
+    dropped: tuple[str, ...]
+    missing: str
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the network's inputs; a category has one for each level."""
+        names = []
+        for column in self.inputs:
+            if isinstance(column, NumberColumn):
+                names.append(column.name)
+            else:
+                levels = ["(missing)" if level is None else level for level in column.levels]
+                names += [f"{column.name}={level}" for level in levels]
+        return names
+
+    @property
+    def slices(self) -> list[slice]:
+        """Where the features of each column stand."""
+        ends = itertools.accumulate((len(column.moments[0]) for column in self.inputs), initial=0)
+        return [slice(*pair) for pair in itertools.pairwise(ends)]
+
+    def encode(
+        self,
+        cells: pa.Table | pa.RecordBatch,
+        where: Callable[[int], str],
+        *,
+        unseen: str = "error",
+    ) -> Encoded:
+        """Turn rows into inputs of the network.
+
+        Parameters
+        ----------
+        cells
+            With all input columns.
+        where
+            Says where one of these rows stands, for errors.
+        unseen
+            "error", or "average" to take a category that training has not seen as unknown.
+        """
+        n = cells.num_rows
+        parts, stds, known = [], [], True
+        complete, imputed, unseen_rows = np.ones(n, bool), np.zeros(n, bool), np.zeros(n, bool)
+        for column in self.inputs:
+            name, found, read_as = column.name, cells.column(column.name), READ_AS[column.values]
+            if kind_of(found.type) not in read_as.kinds:
+                raise TableError(
+                    f"column {name!r} has the type {found.type} in {where(0)}, but "
+                    f"the model was fitted on {read_as.says}: convert the column."
+                )
+            values, missing = column.encode(found, where)
+            unknown = np.isnan(values[:, 0])
+            new = unknown & ~missing
+            if missing.any() and self.missing == "error":
+                raise TableError(
+                    f"column {name!r} has no value in {where(int(np.argmax(missing)))}: "
+                    "fill it in, or fit with --missing impute or --missing drop."
+                )
+            if new.any() and unseen == "error":
+                row = int(np.argmax(new))
+                assert isinstance(column, CategoryColumn)  # a number is never new
+                levels = [level for level in column.levels if level is not None]
+                shown = ", ".join(levels[:5]) + (", ..." if len(levels) > 5 else "")
+                raise TableError(
+                    f"column {name!r} is {str(found[row])!r} in {where(row)}, which "
+                    f"the training data did not have ({shown}): correct it, or use --unseen "
+                    "average."
+                )
+            if self.missing == "drop":
+                complete &= ~missing
+            else:
+                imputed |= missing
+            unseen_rows |= new
+            std = np.broadcast_to(0.0, values.shape)
+            if unknown.any():
+                mean, var = column.moments
+                values = np.where(unknown[:, None], mean, values)
+                std, known = np.where(unknown[:, None], np.sqrt(var), 0.0), False
+            parts.append(values)
+            stds.append(std)
+        X, X_std = np.hstack(parts), None if known else np.hstack(stds)
+        counts = int(imputed.sum()), int(unseen_rows.sum())
+        return Encoded(cells, np.arange(n), X, X_std, complete, *counts)

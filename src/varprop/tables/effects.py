@@ -1,4 +1,4 @@
-"""Which columns of a table moved a prediction's mean, and which its spread.
+"""Why a prediction is what it is: which columns move its mean and its spread; and the report.
 
 Columns are those of the raw table: the one-hot inputs of a category move together.
 """
@@ -6,62 +6,103 @@ Columns are those of the raw table: the one-hot inputs of a category move togeth
 from __future__ import annotations
 
 import dataclasses
+import os
+from typing import Any
 
 import numpy as np
 
 from varprop.predictive.distribution import Predictive
 from varprop.predictive.importance import feature_importance
-from varprop.tables.model import TableModel
-from varprop.tables.preprocessing import Encoded
+from varprop.tables.columns import Encoded, NumberColumn, join_rows, to_floats, to_text
+from varprop.tables.model import Scored, TableModel, TableRows
+from varprop.tables.source import Source, TableError
+
+#: More rows than anybody reads.
+MAX_ROWS = 1000
 
 
-@dataclasses.dataclass(frozen=True)
-class Effects:
-    """What each input changes, row by row.
+def explain_table(
+    model: TableModel, source: Source, *, unseen: str = "error"
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Say for each row what every input changes, compared with its typical value.
 
-    Attributes
-    ----------
-    base
-        Prediction of one row with typical values throughout.
-    prediction
-        Of the rows as they are.
-    mean, std
-        Mean and standard deviation as they are, less what they would be with one input at its
-        typical value; shape (columns, rows, targets).
-    """
-
-    base: Predictive
-    prediction: Predictive
-    mean: np.ndarray
-    std: np.ndarray
-
-
-def effects(model: TableModel, rows: Encoded) -> Effects:
-    """Replace one input at a time by its typical value: the training mean, or the usual category.
+    One input at a time is replaced by the training mean, or the most frequent category.
 
     Parameters
     ----------
-    model
-        Fitted.
-    rows
-        All complete.
+    model, source, unseen
+        As in `evaluate_table`; at most `MAX_ROWS` rows.
+
+    Returns
+    -------
+    rows, notes
+        For each complete row a dictionary: ``row`` is its number, from 1, ``id`` its ids, and
+        ``targets`` has for each target the prediction, that of a typical row, and how much every
+        input moves its mean and standard deviation. And remarks.
+
+    Raises
+    ------
+    InputError
+        If there are too many rows or none, or one cannot be used.
     """
-    pre = model.preprocessing
-    slices = pre.slices()
-    typical = np.concatenate([column.typical_values() for column in pre.inputs])
-    base = model.regressor.predict_dist(typical[None])
-    own = model.predict_dist(rows)
-    shape = (len(pre.inputs), len(rows.X), len(pre.targets))
-    mean, std = np.empty(shape), np.empty(shape)
-    for number, column in enumerate(pre.inputs):
-        X, X_std = rows.X.copy(), None if rows.X_std is None else rows.X_std.copy()
-        X[:, slices[column.name]] = column.typical_values()
-        if X_std is not None:
-            X_std[:, slices[column.name]] = 0.0
-        other = model.regressor.predict_dist(X, X_std)
-        mean[number] = (own.mean - other.mean).reshape(shape[1:])
-        std[number] = (own.std - other.std).reshape(shape[1:])
-    return Effects(base, own, mean, std)
+    pre, parts = model.preprocessing, []
+    rows = TableRows(source, pre, unseen=unseen, targets=False)
+    for part in rows.encoded():
+        if rows.n_rows_read > MAX_ROWS:
+            raise TableError(
+                f"{source.label} has more than {MAX_ROWS} rows: explain a few of them at a time."
+            )
+        parts.append(part)
+    if rows.n_incomplete == rows.n_rows_read:
+        raise TableError(f"{source.label} has no complete row to explain.")
+    joined = join_rows(parts)
+
+    def moments(X: np.ndarray, std: np.ndarray | None) -> np.ndarray:
+        """Return predicted means and standard deviations, shape (2, rows, targets)."""
+        changed = dataclasses.replace(joined, X=X, X_std=std)
+        found = model.predict_dist(changed, source.where)
+        return np.stack([found.mean, found.std]).reshape(2, len(X), -1)
+
+    typical = [
+        column.moments[0]
+        if isinstance(column, NumberColumn)
+        else np.eye(len(column.levels))[column.levels.index(column.typical)]
+        for column in pre.inputs
+    ]
+    own, base = moments(joined.X, joined.X_std), moments(np.concatenate(typical)[None], None)
+    changes = []
+    for place, values in zip(pre.slices, typical, strict=True):
+        X, std = joined.X.copy(), None if joined.X_std is None else joined.X_std.copy()
+        X[:, place] = values
+        if std is not None:
+            std[:, place] = 0.0
+        changes.append(own - moments(X, std))
+    explained = []
+    for row, (number, cells) in enumerate(
+        zip(joined.numbers, joined.cells.to_pylist(), strict=True)
+    ):
+        targets = {}
+        for output, name in enumerate(pre.targets):
+            mean, std_ = own[:, row, output]
+            base_mean, base_std = base[:, 0, output]
+            targets[name] = {
+                "mean": float(mean),
+                "std": float(std_),
+                "typical_mean": float(base_mean),
+                "typical_std": float(base_std),
+                "inputs": {
+                    column.name: {
+                        "value": cells[column.name],
+                        "typical": column.typical,
+                        "mean": float(change[0, row, output]),
+                        "std": float(change[1, row, output]),
+                    }
+                    for column, change in zip(pre.inputs, changes, strict=True)
+                },
+            }
+        ids = {name: cells[name] for name in pre.ids}
+        explained.append({"row": int(number) + 1, "id": ids, "targets": targets})
+    return explained, rows.notes()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +115,7 @@ class _ByColumn:
     def predict_dist(self, numbers: np.ndarray) -> Predictive:
         X = np.empty_like(self.rows.X, shape=(len(numbers), self.rows.X.shape[1]))
         std = None if self.rows.X_std is None else np.empty_like(X)
-        for number, place in enumerate(self.model.preprocessing.slices().values()):
+        for number, place in enumerate(self.model.preprocessing.slices):
             X[:, place] = self.rows.X[numbers[:, number], place]
             if std is not None and self.rows.X_std is not None:
                 std[:, place] = self.rows.X_std[numbers[:, number], place]
@@ -110,3 +151,52 @@ def column_importance(
     mean = found.mean.reshape(len(names), -1).mean(axis=1)
     spread = found.spread.reshape(len(names), -1).mean(axis=1)
     return {name: (float(a), float(b)) for name, a, b in zip(names, mean, spread, strict=True)}
+
+
+def report_table(
+    path: str | os.PathLike[str],
+    title: str,
+    model: TableModel,
+    scored: Scored,
+    settings: dict[str, Any],
+) -> None:
+    """Write the HTML report of a model on rows with observed targets.
+
+    Parameters
+    ----------
+    path, title
+        Of the page.
+    model
+        Whose report it is.
+    scored
+        Rows with observed targets, predicted and scored.
+    settings
+        Shown as they are.
+    """
+    from varprop.report import write_report
+
+    pre, cells = model.preprocessing, scored.rows.cells
+    features = {}
+    for column in pre.inputs:
+        found = cells.column(column.name)
+        if isinstance(column, NumberColumn):
+            features[column.name] = to_floats(found, column.name, str)
+        else:
+            features[column.name] = np.array(to_text(found).fill_null("(missing)").to_pylist())
+    labels = [f"row {row + 1}" for row in scored.rows.numbers]
+    if pre.ids:
+        ids = [cells.column(name).to_pylist() for name in pre.ids]
+        labels = [" · ".join(map(str, parts)) for parts in zip(*ids, strict=True)]
+    write_report(
+        path,
+        title=title,
+        prediction=scored.prediction,
+        y=scored.y,
+        target_names=list(pre.targets),
+        features=features,
+        row_labels=labels,
+        scorecard=scored.card,
+        loss_curve=model.regressor.loss_curve_,
+        importance=column_importance(model, scored.rows) if len(scored.y) > 1 else None,
+        settings=settings,
+    )

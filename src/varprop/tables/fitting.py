@@ -5,22 +5,17 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from varprop.data.source import AbstractSource, Rows
 from varprop.data.splitting import gather
 from varprop.estimators.regressor import FAWNRegressor
 from varprop.predictive.scorecard import LinearModel
-from varprop.tables.columns import to_floats
-from varprop.tables.errors import TableError
-from varprop.tables.model import MAX_LINEAR_FEATURES, Scored, TableModel
-from varprop.tables.preprocessing import Preprocessing, join_rows
-from varprop.tables.reading import Blocks
-from varprop.tables.source import Source
+from varprop.tables.columns import join_rows
+from varprop.tables.model import Scored, TableModel, TableRows
+from varprop.tables.source import Source, TableError
 from varprop.tables.survey import Roles, Survey, survey
 
 #: Scores of fewer rows than this say nothing.
@@ -29,6 +24,8 @@ MIN_HOLDOUT = 10
 MOST_HOLDOUT = 100_000
 #: Training rows, drawn at random, of the linear model the network is compared with.
 LINEAR_ROWS = 50_000
+#: More features than this, and the linear model's covariance would outgrow the network.
+MAX_LINEAR_FEATURES = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,61 +51,6 @@ class Fitted:
     n_train: int
     seconds: float
     notes: tuple[str, ...]
-
-
-class EncodedSource(AbstractSource):
-    """Some rows of a table as numbers, encoded whenever a block is read.
-
-    Parameters
-    ----------
-    table
-        What is known of the table.
-    preprocessing
-        Learned from the rows to train on.
-    chosen
-        For each block, which of its rows.
-    """
-
-    def __init__(self, table: Survey, preprocessing: Preprocessing, chosen: tuple[np.ndarray, ...]):
-        self._table, self.preprocessing, self._chosen = table, preprocessing, chosen
-        self.features = tuple(preprocessing.feature_names)
-        self.targets, self.weight_name = preprocessing.targets, None
-        self.uncertain = table.holes
-        self._first = np.concatenate([[0], np.cumsum(table.blocks.block_rows)])
-
-    @property
-    def block_rows(self) -> tuple[int, ...]:
-        """Number of chosen rows in every block."""
-        return tuple(int(mask.sum()) for mask in self._chosen)
-
-    def where(self, block: int, row: int) -> str:
-        """As the table says it."""
-        place = self._first[block] + np.flatnonzero(self._chosen[block])[row]
-        return self._table.blocks.where(int(place))
-
-    def batches(self, block: int) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
-        """Yield the chosen rows of a block as they are, with their numbers in the table."""
-        pre, start = self.preprocessing, 0
-        names = [*(column.name for column in pre.inputs), *pre.targets, *pre.ids]
-        for batch in self._table.blocks.read(block, names):
-            numbers = start + np.flatnonzero(self._chosen[block][start : start + batch.num_rows])
-            if len(numbers):
-                yield self._first[block] + numbers, batch.take(pa.array(numbers - start))
-            start += batch.num_rows
-
-    def read(self, block: int) -> Iterator[Rows]:
-        """Yield the chosen rows of a block, encoded."""
-        for numbers, batch in self.batches(block):
-
-            def where(row: int, numbers: np.ndarray = numbers) -> str:
-                return self._table.blocks.where(int(numbers[row]))
-
-            rows = self.preprocessing.encode(batch, where)
-            y = np.stack([to_floats(batch.column(name)) for name in self.targets], axis=1)
-            std = rows.X_std
-            if self.uncertain and std is None:
-                std = np.zeros_like(rows.X)  # a block whose inputs are all known
-            yield Rows(rows.X, y, None, None if std is None else std**2)
 
 
 def fit_table(
@@ -160,58 +102,43 @@ def fit_table(
     >>> fitted.n_train, len(fitted.holdout.y), list(fitted.holdout.card)[0]
     (48, 12, 'this model')
     """
-    table = survey(Blocks(source, text=(*roles.ids, *roles.categories)), roles)
+    table = survey(source, roles)
     notes = list(table.notes)
-    n = sum(int(mask.sum()) for mask in table.keep)
-    n_held = min(round(holdout * n), MOST_HOLDOUT)
+    used = np.flatnonzero(table.keep)
+    n_held = min(round(holdout * len(used)), MOST_HOLDOUT)
     if holdout > 0 and n_held < MIN_HOLDOUT:
         notes.append(
-            f"{n} rows are too few to hold out {holdout:.0%} of them: there is no scorecard (try "
-            f"--holdout {min(0.5, max(holdout * 2, 0.3)):g})."
+            f"{len(used)} rows are too few to hold out {holdout:.0%} of them: there is no "
+            f"scorecard (try --holdout {min(0.5, max(holdout * 2, 0.3)):g})."
         )
         n_held = 0
     on_notes(tuple(notes))
-    train, held = _split(table.keep, n_held, seed)
+    held = np.zeros(len(table.keep), bool)
+    held[used[np.random.default_rng(seed).permutation(len(used))[:n_held]]] = True
     begin = time.perf_counter()
-    model = _fit(table, train, options or {}, seed=seed, progress=progress)
-    seconds = time.perf_counter() - begin
-    scored = _score(model, table, held) if n_held else None
+    model = _fit(table, table.keep & ~held, options or {}, seed=seed, progress=progress)
+    seconds, scored = time.perf_counter() - begin, None
+    if n_held:
+        rows = TableRows(table.table, model.preprocessing, held, unseen="average")
+        scored = model.score(join_rows(list(rows.encoded())), source.where)
     if refit and n_held:
-        train = table.keep
-        begin = time.perf_counter()
-        model = _fit(table, train, options or {}, seed=seed, progress=progress)
+        begin, n_held = time.perf_counter(), 0
+        model = _fit(table, table.keep, options or {}, seed=seed, progress=progress)
         seconds += time.perf_counter() - begin
-    return Fitted(model, scored, sum(int(m.sum()) for m in train), seconds, tuple(notes))
-
-
-def _split(
-    keep: tuple[np.ndarray, ...], n_held: int, seed: int
-) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-    """Draw rows to hold out of those that are used; return masks of the rest and of them."""
-    used = np.concatenate(keep)
-    rows = np.flatnonzero(used)
-    held = np.zeros(len(used), bool)
-    held[np.random.default_rng(seed).choice(rows, n_held, replace=False)] = True
-    ends = np.cumsum([len(mask) for mask in keep])[:-1]
-    return tuple(np.split(used & ~held, ends)), tuple(np.split(held, ends))
+    return Fitted(model, scored, len(used) - n_held, seconds, tuple(notes))
 
 
 def _fit(
-    table: Survey,
-    chosen: tuple[np.ndarray, ...],
-    options: Mapping[str, Any],
-    *,
-    seed: int,
-    progress: bool,
+    table: Survey, chosen: np.ndarray, options: Mapping[str, Any], *, seed: int, progress: bool
 ) -> TableModel:
-    source = EncodedSource(table, table.learn(chosen), chosen)
+    rows = TableRows(table.table, table.learn(chosen), chosen, holes=table.holes)
     # Members and restarts on all cores: the machine is the caller's while it runs.
     regressor = FAWNRegressor(**options, random_state=seed, verbose=progress, n_jobs=-1)
     try:
         with warnings.catch_warnings():
             # The only one there is says that training was interrupted, which is dealt with below.
             warnings.simplefilter("ignore", UserWarning)
-            regressor.fit(source)
+            regressor.fit(rows)
     except ValueError as error:  # the library's own sentence: training became infinite, and so on
         raise TableError(str(error)) from error
     if regressor.outcome_ == "interrupted":
@@ -220,22 +147,7 @@ def _fit(
     # Columns are found by name: scikit-learn's check would only warn of bare arrays.
     del regressor.feature_names_in_
     linear = None
-    if len(source.features) <= MAX_LINEAR_FEATURES:
-        rows = gather(source, most=LINEAR_ROWS, seed=seed)
-        linear = LinearModel.fit(rows.x, rows.y)
-    return TableModel(regressor, source.preprocessing, linear)
-
-
-def _score(model: TableModel, table: Survey, held: tuple[np.ndarray, ...]) -> Scored:
-    source = EncodedSource(table, model.preprocessing, held)
-    numbers, batches = [], []
-    for block in range(len(held)):
-        for places, batch in source.batches(block):
-            numbers.append(places)
-            batches.append(batch)
-    raw, rows = pa.Table.from_batches(batches), np.concatenate(numbers)
-    encoded = model.preprocessing.encode(
-        raw, lambda row: table.blocks.where(int(rows[row])), unseen="average"
-    )
-    y = np.stack([to_floats(raw.column(name)) for name in source.targets], axis=1)
-    return model.score(raw, rows, join_rows([encoded]), y)
+    if len(rows.features) <= MAX_LINEAR_FEATURES:
+        drawn = gather(rows, most=LINEAR_ROWS, seed=seed)
+        linear = LinearModel.fit(drawn.x, drawn.y)
+    return TableModel(regressor, rows.preprocessing, linear)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from varprop.data.source import AbstractSource, Rows
 from varprop.estimators.regressor import FAWNRegressor
 from varprop.files.container import ModelFileError
 from varprop.files.regressor import load_regressor, save_regressor
@@ -23,12 +26,166 @@ from varprop.predictive.scorecard import (
     scorecard,
     verdict,
 )
-from varprop.tables.columns import NumberColumn
-from varprop.tables.errors import TableError
-from varprop.tables.preprocessing import Encoded, Preprocessing
+from varprop.tables.columns import (
+    READ_AS,
+    CategoryColumn,
+    Encoded,
+    NumberColumn,
+    Preprocessing,
+    count_rows,
+    kind_of,
+    to_floats,
+)
+from varprop.tables.source import Source, TableError
 
-#: More features than this, and the linear model's covariance would outgrow the network.
-MAX_LINEAR_FEATURES = 256
+#: Version of the JSON that describes a table.
+VERSION = 1
+_KINDS: dict[str, type] = {"number": NumberColumn, "category": CategoryColumn}
+
+
+class TableRows(AbstractSource):
+    """Rows of a table as a model takes them, encoded whenever a block is read.
+
+    Parameters
+    ----------
+    table
+        Loaded if it is to be read by blocks.
+    preprocessing
+        Of the model.
+    chosen
+        Which rows, shape (rows,); all unless given.
+    holes
+        Whether inputs may be unknown, so that all rows come with an uncertainty.
+    unseen
+        "error", or "average" to take a category that training has not seen as unknown.
+    targets
+        Whether the targets' columns are read as well.
+
+    Attributes
+    ----------
+    block_rows
+        Number of chosen rows in every block of a loaded table.
+    new_columns
+        Names of columns that the model does not know.
+    n_rows_read, n_imputed, n_unseen, n_incomplete
+        Rows that `encoded` has read, and how many of them had a missing value filled in, a category
+        taken as unknown, or are left without a prediction.
+
+    Raises
+    ------
+    TableError
+        If the table lacks a column.
+    """
+
+    block_rows: tuple[int, ...] = ()
+
+    def __init__(
+        self,
+        table: Source,
+        preprocessing: Preprocessing,
+        chosen: np.ndarray | None = None,
+        *,
+        holes: bool = False,
+        unseen: str = "error",
+        targets: bool = True,
+    ):
+        pre = preprocessing
+        self.table, self.preprocessing, self._chosen, self._unseen = table, pre, chosen, unseen
+        self.features, self.targets = tuple(pre.feature_names), pre.targets
+        self.weight_name, self.uncertain = None, holes
+        needed = [*(column.name for column in pre.inputs), *pre.ids]
+        absent = [name for name in needed if name not in table.names]
+        if absent:
+            listed = ", ".join(map(repr, table.names[:10]))
+            raise TableError(
+                f"{table.label} has no column{'s' if len(absent) > 1 else ''} "
+                f"{', '.join(map(repr, absent))}, which the model needs; it has {listed}"
+                f"{', ...' if len(table.names) > 10 else ''}."
+            )
+        known = {*needed, *pre.targets, *pre.dropped}
+        self.new_columns = [name for name in table.names if name not in known]
+        self.n_rows_read = self.n_imputed = self.n_unseen = self.n_incomplete = 0
+        # Ids stay text, so that 007 comes out as it came in.
+        self._columns = {c.name: READ_AS[c.values].text_type for c in pre.inputs}
+        self._columns |= dict.fromkeys(pre.ids, pa.string())
+        self._with_targets = targets
+        if targets:
+            absent = [name for name in pre.targets if name not in table.names]
+            if absent:
+                raise TableError(
+                    f"{table.label} has no column {absent[0]!r}, the target: observed values are "
+                    "needed to evaluate."
+                )
+            self._columns |= dict.fromkeys(pre.targets, pa.float64())
+        if chosen is not None:
+            masks = np.split(chosen, np.cumsum(table.block_rows)[:-1])
+            self.block_rows = tuple(int(mask.sum()) for mask in masks)
+
+    def where(self, block: int, row: int) -> str:
+        """As the table says it."""
+        assert self._chosen is not None  # only then are there blocks
+        place = sum(self.block_rows[:block]) + row
+        return self.table.where(int(np.flatnonzero(self._chosen)[place]))
+
+    def encoded(self, block: int | None = None) -> Iterator[Encoded]:
+        """Yield the chosen rows of a block, or of all, raw and as the network takes them."""
+        first = 0 if block is None else sum(self.table.block_rows[:block])
+        for batch in self.table.read(self._columns, block):
+            numbers = np.arange(first, first + batch.num_rows)
+            first += batch.num_rows
+            if self._chosen is not None:
+                batch = batch.filter(pa.array(self._chosen[numbers]))
+                numbers = numbers[self._chosen[numbers]]
+            if not len(numbers):
+                continue
+
+            def where(row: int, numbers: np.ndarray = numbers) -> str:
+                return self.table.where(int(numbers[row]))
+
+            rows = self.preprocessing.encode(batch, where, unseen=self._unseen)
+            rows = dataclasses.replace(rows, numbers=numbers)
+            if self._with_targets:
+                observed = []
+                for name in self.targets:
+                    cells = batch.column(name)
+                    if kind_of(cells.type) not in READ_AS["number"].kinds:
+                        raise TableError(
+                            f"target {name!r} has the type {cells.type} in {where(0)}: a target "
+                            "must be a number."
+                        )
+                    observed.append(to_floats(cells, name, where))
+                rows = dataclasses.replace(rows, y=np.stack(observed, axis=1))
+            self.n_rows_read += len(numbers)
+            self.n_imputed += rows.n_imputed
+            self.n_unseen += rows.n_unseen
+            self.n_incomplete += int((~rows.complete).sum())
+            yield rows
+        if not first:
+            raise TableError(f"{self.table.label} has a header but no rows.")
+
+    def notes(self) -> list[str]:
+        """Return sentences the user should see, once all rows are read."""
+        found = []
+        if self.new_columns:
+            names = ", ".join(map(repr, self.new_columns[:10]))
+            found.append(f"the model does not know these columns and ignores them: {names}.")
+        if self.n_imputed:
+            which = count_rows(self.n_imputed)
+            found.append(f"{which} had missing values, which were filled in as uncertain.")
+        if self.n_unseen:
+            which = count_rows(self.n_unseen)
+            found.append(f"{which} had a category that the training data did not have.")
+        if self.n_incomplete:
+            found.append(f"no prediction for {count_rows(self.n_incomplete)} with missing values.")
+        return found
+
+    def read(self, block: int) -> Iterator[Rows]:
+        """Yield the chosen rows of a block, to train on."""
+        for rows in self.encoded(block):
+            std = rows.X_std
+            if self.uncertain and std is None:
+                std = np.zeros_like(rows.X)  # a block whose inputs are all known
+            yield Rows(rows.X, rows.y, None, None if std is None else std**2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,12 +194,8 @@ class Scored:
 
     Attributes
     ----------
-    table
-        Raw cells.
     rows
-        Where they stood in the table, from 0.
-    encoded
-        What the network took.
+        As they are and as the network took them.
     y
         Observed, of the prediction's shape.
     prediction
@@ -53,9 +206,7 @@ class Scored:
         The same in one sentence.
     """
 
-    table: pa.Table
-    rows: np.ndarray
-    encoded: Encoded
+    rows: Encoded
     y: np.ndarray
     prediction: Predictive
     card: Scorecard
@@ -77,7 +228,7 @@ class TableModel:
 
     Examples
     --------
-    >>> import pyarrow as pa, tempfile
+    >>> import tempfile
     >>> X = np.linspace(0, 1, 20)[:, None]
     >>> regressor = FAWNRegressor(4, max_iter=5, random_state=0).fit(X, X[:, 0])
     >>> pre = Preprocessing((NumberColumn("size", 0.5, 0.1),), ("price",), (), (), "error")
@@ -85,7 +236,7 @@ class TableModel:
     >>> TableModel(regressor, pre).save(path)
     >>> model = TableModel.load(path)
     >>> rows = model.preprocessing.encode(pa.table({"size": [0.2, 0.4]}), str)
-    >>> model.predict_dist(rows).mean.shape
+    >>> model.predict_dist(rows, str).mean.shape
     (2,)
     """
 
@@ -93,38 +244,41 @@ class TableModel:
     preprocessing: Preprocessing
     linear: LinearModel | None = None
 
-    def predict_dist(self, rows: Encoded) -> Predictive:
-        """Return the predictive distribution of encoded rows."""
-        return self.regressor.predict_dist(rows.X, rows.X_std)
+    def predict_dist(self, rows: Encoded, where: Callable[[int], str]) -> Predictive:
+        """Return the predictive distribution of encoded rows; `where` says where one stands."""
+        try:
+            return self.regressor.predict_dist(rows.X, rows.X_std)
+        except ValueError as error:
+            scaling = self.regressor.scaling_
+            distance = np.abs(rows.X - scaling.x_shift) / scaling.x_scale
+            row, feature = divmod(int(distance.argmax()), distance.shape[1])
+            raise TableError(
+                f"column {self.preprocessing.feature_names[feature]!r} in "
+                f"{where(int(rows.numbers[row]))} lies {distance.max():.0e} standard deviations "
+                "from the training data, too far to predict: correct it."
+            ) from error
 
-    def constant(self, n_rows: int) -> Predictive:
-        """Return the training targets' mean and standard deviation for every row."""
-        scaling = self.regressor.scaling_
-        return constant_gaussian(scaling.y_shift, scaling.y_scale, n_rows)
-
-    def with_simple(self, rows: Encoded) -> dict[str, Predictive]:
+    def with_simple(self, rows: Encoded, where: Callable[[int], str]) -> dict[str, Predictive]:
         """Return this model's prediction and those of the simple models, for a scorecard."""
-        found = {MODEL: self.predict_dist(rows)}
+        found = {MODEL: self.predict_dist(rows, where)}
         if self.linear is not None:
             found[LINEAR] = self.linear.predict_dist(rows.X)
-        found[CONSTANT] = self.constant(len(rows.X))
+        scaling = self.regressor.scaling_
+        found[CONSTANT] = constant_gaussian(scaling.y_shift, scaling.y_scale, len(rows.X))
         return found
 
-    def score(self, table: pa.Table, rows: np.ndarray, encoded: Encoded, y: np.ndarray) -> Scored:
-        """Score the predictions of encoded rows, all complete; y has shape (rows, targets)."""
-        y = y[:, 0] if self.regressor._y_ndim == 1 else y
-        try:
-            predictions = self.with_simple(encoded)
-        except ValueError as error:  # a row too far out; the library's own sentence
-            raise TableError(str(error)) from error
-        prediction = next(iter(predictions.values()))
+    def score(self, rows: Encoded, where: Callable[[int], str]) -> Scored:
+        """Score the predictions of encoded rows, all complete and with targets."""
+        assert rows.y is not None
+        y = rows.y[:, 0] if self.regressor._y_ndim == 1 else rows.y
+        predictions = self.with_simple(rows, where)
         card, said = scorecard(y, predictions), verdict(y, predictions)
-        return Scored(table, rows, encoded, y, prediction, card, said)
+        return Scored(rows, y, predictions[MODEL], card, said)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file that holds everything, whole or not at all."""
         linear = {} if self.linear is None else dataclasses.asdict(self.linear)
-        save_regressor(self.regressor, path, table=self.preprocessing.to_json(), linear=linear)
+        save_regressor(self.regressor, path, table=to_json(self.preprocessing), linear=linear)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> TableModel:
@@ -132,16 +286,74 @@ class TableModel:
         regressor, content, linear = load_regressor(path)
         if content is None:
             return cls(regressor, _from_names(regressor, path))
-        try:
-            preprocessing = Preprocessing.from_json(content)
-        except TableError as error:
-            raise ModelFileError(str(error)) from error
+        preprocessing = from_json(content)
         if (
             len(preprocessing.feature_names) != regressor.n_features_in_
             or len(preprocessing.targets) != regressor.n_outputs_
         ):
             raise ModelFileError("the description of the table does not fit the network.")
         return cls(regressor, preprocessing, LinearModel(**linear) if linear else None)
+
+
+def to_json(preprocessing: Preprocessing) -> dict[str, Any]:
+    """Return what a model file holds of a table.
+
+    Examples
+    --------
+    >>> pre = Preprocessing((NumberColumn("size", 0.5, 0.1),), ("price",), (), (), "error")
+    >>> from_json(to_json(pre)) == pre
+    True
+    """
+    inputs = []
+    for column in preprocessing.inputs:
+        kind = next(kind for kind, known in _KINDS.items() if isinstance(column, known))
+        fields = {k: list(v) if isinstance(v, tuple) else v for k, v in vars(column).items()}
+        inputs.append({"kind": kind, **fields})
+    roles = {role: list(getattr(preprocessing, role)) for role in ("targets", "ids", "dropped")}
+    return {"version": VERSION, "inputs": inputs, **roles, "missing": preprocessing.missing}
+
+
+def from_json(content: Any) -> Preprocessing:
+    """Read what `to_json` wrote, and trust nothing of it."""
+    if isinstance(content, dict) and content.get("version", VERSION) != VERSION:
+        raise ModelFileError(
+            "the model file describes its table in a way this version does not know: load it "
+            "with the varprop that wrote it."
+        )
+    try:
+        inputs: list[Any] = []
+        for entry in content["inputs"]:
+            fields: dict[str, Any] = {
+                k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()
+            }
+            inputs.append(_KINDS[fields.pop("kind")](**fields))
+        targets, ids, dropped = (tuple(content[role]) for role in ("targets", "ids", "dropped"))
+        found = Preprocessing(tuple(inputs), targets, ids, dropped, content["missing"])
+        sound = to_json(found) == content and _is_sound(found)
+    except (KeyError, TypeError, AttributeError):
+        sound = False
+    if not sound:
+        raise ModelFileError("the model file's description of its table is damaged.")
+    return found
+
+
+def _is_sound(found: Preprocessing) -> bool:
+    """Whether what the JSON holds may stand there; that it has our shape is known."""
+    names = [column.name for column in found.inputs]
+    names += [*found.targets, *found.ids, *found.dropped]
+    sound = all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
+    for column in found.inputs:
+        if isinstance(column, NumberColumn):
+            sound &= type(column.mean) is type(column.var) is float
+            sound &= math.isfinite(column.mean) and 0 <= column.var < math.inf
+        else:
+            levels, counts = column.levels, column.counts
+            sound &= column.values in ("text", "boolean")
+            sound &= all(level is None or isinstance(level, str) for level in levels)
+            sound &= all(type(count) is int and 0 < count < 2**53 for count in counts)
+            sound &= 0 < len(levels) == len(counts) == len(set(levels))
+    missing = found.missing in ("error", "drop", "impute")
+    return sound and missing and bool(found.inputs) and bool(found.targets)
 
 
 def _from_names(regressor: Any, path: str | os.PathLike[str]) -> Preprocessing:

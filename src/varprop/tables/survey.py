@@ -9,9 +9,10 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable
-from typing import Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,16 +24,13 @@ from varprop.tables.columns import (
     Cells,
     Column,
     NumberColumn,
-    first_out_of_range,
-    is_number,
-    is_text,
-    range_error,
+    Preprocessing,
+    count_rows,
+    kind_of,
     to_floats,
     to_text,
 )
-from varprop.tables.errors import TableError, count_rows
-from varprop.tables.preprocessing import Preprocessing
-from varprop.tables.reading import Blocks
+from varprop.tables.source import Source, TableError
 
 #: More different values than this make a text column free text.
 MAX_CATEGORIES = 50
@@ -79,10 +77,10 @@ class Survey:
 
     Attributes
     ----------
-    blocks
-        Its rows.
+    table
+        All its rows.
     keep
-        For each block, which of its rows are used.
+        Which of them are used; shape (rows,).
     kinds
         "number", "text" or "boolean" for each input, by name.
     roles
@@ -93,39 +91,38 @@ class Survey:
         Sentences the user should see.
     """
 
-    blocks: Blocks
-    keep: tuple[np.ndarray, ...]
+    table: Source
+    keep: np.ndarray
     kinds: dict[str, str]
     roles: Roles
     holes: bool
     notes: tuple[str, ...]
 
-    def learn(self, chosen: tuple[np.ndarray, ...]) -> Preprocessing:
-        """Learn means, variances and levels from some of the rows, given by a mask per block."""
+    def learn(self, chosen: np.ndarray) -> Preprocessing:
+        """Learn means, variances and levels from some of the rows, given by a mask."""
         numbers = {name: Moments() for name, kind in self.kinds.items() if kind == "number"}
-        levels: dict[str, Counter[str | None]] = {
+        levels: dict[str, Counter[Any]] = {
             name: Counter() for name, kind in self.kinds.items() if kind != "number"
         }
-        for block, mask in enumerate(chosen):
-            start = 0
-            for batch in self.blocks.read(block, list(self.kinds)):
-                part = batch.filter(pa.array(mask[start : start + batch.num_rows]))
-                start += batch.num_rows
-                for name, moments in numbers.items():
-                    values = to_floats(part.column(name))
-                    values = values[~np.isnan(values), None]
-                    if len(values):
-                        moments.add(values, np.ones(len(values)))
-                for name, counted in levels.items():
-                    for entry in to_text(part.column(name)).value_counts().to_pylist():
-                        counted[entry["values"]] += entry["counts"]
+        first = 0
+        for batch in self.table.read(list(self.kinds)):
+            part = batch.filter(pa.array(chosen[first : first + batch.num_rows]))
+            first += batch.num_rows
+            for name, moments in numbers.items():
+                values = to_floats(part.column(name), name, str)
+                values = values[~np.isnan(values), None]
+                if len(values):
+                    moments.add(values, np.ones(len(values)))
+            for name, counted in levels.items():
+                for entry in to_text(part.column(name)).value_counts().to_pylist():
+                    counted[entry["values"]] += entry["counts"]
         inputs: list[Column] = []
         for name, kind in self.kinds.items():
             if kind == "number":
                 if not numbers[name].weight:
                     raise TableError(
                         f"column {name!r} has no value in any training row: leave it out with "
-                        f"--drop {as_typed(name)}."
+                        f"--drop {shlex.quote(name)}."
                     )
                 mean, std = numbers[name].result()
                 inputs.append(NumberColumn(name, float(mean[0]), float(std[0] ** 2)))
@@ -133,78 +130,75 @@ class Survey:
             # Missing last, the rest by name: the order must not depend on that of the rows.
             found = sorted(levels[name], key=lambda level: (level is None, level or ""))
             counts = tuple(levels[name][level] for level in found)
-            cells: Literal["boolean", "text"] = "boolean" if kind == "boolean" else "text"
-            inputs.append(CategoryColumn(name, cells, tuple(found), counts))
+            inputs.append(CategoryColumn(name, kind, tuple(found), counts))
         roles = self.roles
         return Preprocessing(tuple(inputs), roles.targets, roles.ids, roles.dropped, roles.missing)
 
 
-def survey(blocks: Blocks, roles: Roles) -> Survey:
+def survey(table: Source, roles: Roles) -> Survey:
     """Check a training table and decide what its columns are.
 
     Parameters
     ----------
-    blocks
-        All rows.
+    table
+        From `open_source`. Parquet files are read in parts, others into memory.
     roles
         What the user said.
 
     Examples
     --------
     >>> table = pa.table({"color": ["red", "blue"] * 3, "price": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]})
-    >>> found = survey(Blocks.of_table(table), Roles(("price",)))
+    >>> found = survey(Source.of_table(table), Roles(("price",)))
     >>> found.kinds, found.learn(found.keep).inputs[0].levels
     ({'color': 'text'}, ('blue', 'red'))
     """
-    label = blocks.label
-    _check_roles(roles, blocks.names, label)
-    if blocks.n_rows < 2:
+    label, notes = table.label, []
+    _check_roles(roles, table.names, label)
+    table = table.load(text=(*roles.ids, *roles.categories))
+    if sum(table.block_rows) < 2:
         raise TableError(f"{label} has only one row: a model needs at least two, better hundreds.")
-    notes: list[str] = []
     said = {*roles.targets, *roles.ids, *roles.dropped}
-    if not blocks.names[0] and "" not in said and blocks.counts_rows(""):
+    if not table.names[0] and "" not in said and _counts_rows(table):
         notes.append("the first column has no name and counts the rows: it is left out.")
         roles = dataclasses.replace(roles, dropped=(*roles.dropped, ""))
         said.add("")
-    names = [name for name in blocks.names if name not in said]
+    names = [name for name in table.names if name not in said]
     if not names:
         raise TableError(
             f"{label} has no column left to predict from: it needs one besides the target."
         )
-    targets = [_Looked(name, roles, target=True) for name in roles.targets]
-    inputs = [_Looked(name, roles) for name in names]
+    targets = [_Looked(name, roles, table.where, target=True) for name in roles.targets]
+    inputs = [_Looked(name, roles, table.where) for name in names]
     keep, missing, first = [], [], 0
-    for block in range(len(blocks.block_rows)):
-        for batch in blocks.read(block, [*roles.targets, *names]):
-            lost = [column.add(batch.column(column.name), first) for column in targets]
-            holes = [column.add(batch.column(column.name), first) for column in inputs]
-            keep.append(~np.logical_or.reduce(lost))
-            missing.append(np.logical_or.reduce(holes))
-            first += batch.num_rows
+    for batch in table.read([*roles.targets, *names]):
+        lost = [column.add(batch.column(column.name), first) for column in targets]
+        holes = [column.add(batch.column(column.name), first) for column in inputs]
+        keep.append(~np.logical_or.reduce(lost))
+        missing.append(np.logical_or.reduce(holes))
+        first += batch.num_rows
     for column in (*targets, *inputs):
-        column.judge(blocks.where, notes)
+        column.judge(notes)
     kept, hollow = np.concatenate(keep), np.concatenate(missing)
     if not kept.all():
-        notes.insert(0, f"{count_rows(int((~kept).sum()))} without a target left out.")
+        notes.insert(0, f"{count_rows(~kept)} without a target left out.")
     if roles.missing == "drop" and (hollow & kept).any():
-        notes.append(f"{count_rows(int((hollow & kept).sum()))} with missing values left out.")
+        notes.append(f"{count_rows(hollow & kept)} with missing values left out.")
         kept &= ~hollow
     elif hollow.any():
         notes.append(
-            f"missing values in {count_rows(int((hollow & kept).sum()))} are filled in with the "
-            "column's mean and spread (a missing category is a category of its own)."
+            f"missing values in {count_rows(hollow & kept)} are filled in with the column's mean "
+            "and spread (a missing category is a category of its own)."
         )
     if kept.sum() < 2:
         raise TableError(
-            f"{label} has only {count_rows(int(kept.sum()))} without missing values: use --missing "
-            "impute, or --drop the columns with many of them."
+            f"{label} has only {count_rows(kept)} without missing values: use --missing impute, or "
+            "--drop the columns with many of them."
         )
-    masks = tuple(np.split(kept, np.cumsum(blocks.block_rows)[:-1]))
     kinds = {column.name: column.kind for column in inputs}
     holes_left = roles.missing == "impute" and any(
         column.kind == "number" and column.first_hole is not None for column in inputs
     )
-    return Survey(blocks, masks, kinds, roles, holes_left, tuple(notes))
+    return Survey(table, kept, kinds, roles, holes_left, tuple(notes))
 
 
 def _check_roles(roles: Roles, names: tuple[str, ...], label: str) -> None:
@@ -229,64 +223,75 @@ def _check_roles(roles: Roles, names: tuple[str, ...], label: str) -> None:
         )
 
 
-class _Looked:
-    """One column, as far as it has been looked at. What is wrong is said when all is seen."""
+def _counts_rows(table: Source) -> bool:
+    """Whether the column without a name holds the row numbers that pandas writes into one."""
+    first = 0
+    for batch in table.read([""]):
+        cells = batch.column(0)
+        expected = pa.array(range(first, first + len(cells)), pa.int64())
+        if not pa.types.is_integer(cells.type) or not cells.cast(pa.int64()).equals(expected):
+            return False
+        first += len(cells)
+    return True
 
-    def __init__(self, name: str, roles: Roles, *, target: bool = False):
-        self.name, self.target, self.missing = name, target, roles.missing
-        self.forced = name in roles.categories
-        self.kind, self.odd = "", ""  # odd: a type that cannot be used, in words
-        self.n_filled = 0
-        self.first_hole: int | None = None
-        self.bad: tuple[int, float] | None = None  # a number out of range
-        self.low, self.high = np.inf, -np.inf
-        self.seen: Counter[str] = Counter()
-        self.n_numbers, self.n_commas = 0, 0
-        self.first_text: tuple[int, str] | None = None
-        self.whole, self.rising, self.last = True, True, -np.inf
-        self.values: list[np.ndarray] = []
+
+@dataclasses.dataclass
+class _Looked:
+    """One column, as far as it has been looked at. Most that is wrong is said when all is seen."""
+
+    name: str
+    roles: Roles
+    where: Callable[[int], str]
+    target: bool = False
+    forced: bool = False  # said to hold categories, by the user or by its type
+    kind: str = ""
+    odd: str = ""  # why it cannot be used
+    n_filled: int = 0
+    first_hole: int | None = None
+    low: float = np.inf
+    high: float = -np.inf
+    seen: Counter[str] = dataclasses.field(default_factory=Counter)
+    n_numbers: int = 0
+    n_commas: int = 0
+    first_text: tuple[int, str] = (0, "")
+    whole: bool = True
+    rising: bool = True
+    values: list[np.ndarray] = dataclasses.field(default_factory=list)
 
     def add(self, cells: Cells, first: int) -> np.ndarray:
         """Look at more cells, the first of which is in this row; return where there are none."""
-        kind = cells.type
+        kind, before = kind_of(cells.type), self.kind
         holes = np.asarray(cells.is_null())
-        if pa.types.is_dictionary(kind):
-            kind = kind.value_type
-            self.forced = self.forced or not self.target
-        known = self.kind
-        if is_number(kind) and not self.forced:
+        listed = pa.types.is_dictionary(cells.type) or self.name in self.roles.categories
+        self.forced = self.forced or (listed and not self.target)
+        if kind in ("integer", "number") and not self.forced:
             self.kind = "number"
-            holes = self._add_numbers(to_floats(cells), first)
-        elif is_text(kind) or (self.forced and pa.types.is_integer(kind)):
+            values = to_floats(cells, self.name, lambda row: self.where(first + row))
+            holes = np.isnan(values)
+            filled = values[~holes]
+            self.low = min(self.low, filled.min(initial=np.inf))
+            self.high = max(self.high, filled.max(initial=-np.inf))
+            self.whole = self.whole and bool((filled == np.round(filled)).all())
+            if self.whole and len(filled):  # an id has only whole numbers
+                last = self.values[-1][-1:] if self.values else filled[:0]
+                self.rising &= bool((np.diff(filled, prepend=last) > 0).all())
+                self.values.append(filled if self.n_filled < _MOST_COUNTED else filled[-1:])
+        elif kind == "text" or (kind == "integer" and self.forced):
             self.kind = "text"
             self._add_text(to_text(cells), first)
-        elif pa.types.is_boolean(kind) and not self.target:
+        elif kind == "boolean" and not self.target:
             self.kind = "boolean"
-        elif not pa.types.is_null(kind):
-            self.odd = "dates or times" if pa.types.is_temporal(kind) else f"the type {kind}"
-            if self.forced and is_number(kind):
-                self.odd = "fractions"
-        if known and known != self.kind:
-            self.odd = f"{known}s in some files and {self.kind} in others"
+        elif kind != "nothing":
+            words = {"number": "fractions", "boolean": "true or false"}
+            self.kind = self.odd = words.get(kind, kind)
+        if before not in ("", self.kind):
+            raise TableError(
+                f"column {self.name!r} has the type {cells.type} in {self.where(first)}, but "
+                "another before it: give all files the same types."
+            )
         self.n_filled += len(holes) - int(holes.sum())
         if self.first_hole is None and holes.any():
             self.first_hole = first + int(np.argmax(holes))
-        return holes
-
-    def _add_numbers(self, values: np.ndarray, first: int) -> np.ndarray:
-        bad = first_out_of_range(values)
-        if bad is not None and self.bad is None:
-            self.bad = (first + bad, float(values[bad]))
-        holes = np.isnan(values)
-        filled = values[~holes]
-        if len(filled):
-            self.low, self.high = min(self.low, filled.min()), max(self.high, filled.max())
-            if self.whole:  # an id has only whole numbers
-                self.whole = bool((filled == np.round(filled)).all())
-                self.rising &= bool((np.diff(filled, prepend=self.last) > 0).all())
-                self.last = float(filled[-1])
-                if self.n_filled < _MOST_COUNTED:
-                    self.values.append(filled)
         return holes
 
     def _add_text(self, cells: Cells, first: int) -> None:
@@ -297,85 +302,73 @@ class _Looked:
         self.n_numbers += int(pc.sum(numeric).as_py() or 0) - cells.null_count
         commas = pc.match_substring_regex(cells, _DECIMAL_COMMA)
         self.n_commas += int(pc.sum(commas).as_py() or 0)
-        if self.first_text is None:
-            row = pc.index(numeric, False).as_py()
-            if row >= 0:
-                self.first_text = (first + row, str(cells[row])[:40])
+        row = pc.index(numeric, False).as_py()
+        if not self.first_text[1] and row >= 0:
+            self.first_text = (first + row, str(cells[row])[:40])
 
-    def judge(self, where: Callable[[int], str], notes: list[str]) -> None:
+    def judge(self, notes: list[str]) -> None:
         """Say what is wrong with the column, if anything is, or what is worth a note."""
-        name, hint = self.name, f"leave it out with --drop {as_typed(self.name)}"
+        name, typed, where = self.name, shlex.quote(self.name), self.where
         what = "target" if self.target else "column"
+        hint = f"leave it out with --drop {typed}"
+        problem = ""
         if not self.n_filled and not self.odd:
             hint = "choose another --target" if self.target else hint
-            raise TableError(f"{what} {name!r} has no value in any row: {hint}.")
-        if self.odd == "fractions":
-            raise TableError(
-                f"column {name!r} holds numbers with fractions, which cannot be categories: leave "
-                "out --category for it."
+            problem = f"has no value in any row: {hint}"
+        elif self.odd == "fractions":
+            problem = (
+                "holds numbers with fractions, which cannot be categories: leave out --category "
+                "for it"
             )
-        if self.odd and self.target:
-            raise TableError(f"target {name!r} has {self.odd}: a target must be a number.")
-        if self.odd:
-            raise TableError(f"column {name!r} holds {self.odd}: {hint}, or turn it into numbers.")
-        if self.kind == "text" and (self.target or not self.forced):
-            if 2 * self.n_commas >= self.n_filled:
-                raise TableError(
-                    f"column {name!r} holds numbers with a decimal comma: use --decimal ','."
-                )
-            if self.n_numbers == self.n_filled:
-                raise TableError(
-                    f"column {name!r} holds numbers stored as text: convert it to numbers."
-                )
-        if self.kind == "text":
-            self._judge_text(where, hint)
-        if self.bad is not None:
-            raise range_error(self.bad[1], name, where(self.bad[0]))
-        if self.first_hole is not None and self.missing == "error":
+        elif self.odd:
             mend = (
-                "leave such rows out with --missing drop"
-                if self.target
-                else ("use --missing drop or --missing impute")
+                "a target must be a number" if self.target else f"{hint}, or turn it into numbers"
             )
-            raise TableError(
-                f"{what} {name!r} has no value in {where(self.first_hole)}: fill it in, or {mend}."
-            )
-        constant = self.kind == "number" and self.low == self.high
-        if constant and self.target:
-            raise TableError(
-                f"target {name!r} is {self.low:g} in all rows: there is nothing to learn."
-            )
+            problem = f"holds {self.odd}: {mend}"
+        elif self.kind == "text":
+            problem = self._wrong_text(hint, typed)
+        if not problem and self.first_hole is not None and self.roles.missing == "error":
+            mend = "use --missing drop or --missing impute"
+            if self.target:
+                mend = "leave such rows out with --missing drop"
+            problem = f"has no value in {where(self.first_hole)}: fill it in, or {mend}"
+        constant = self.kind == "number" and self.low == self.high and self.n_filled > 1
+        if not problem and constant and self.target:
+            problem = f"is {self.low:g} in all rows: there is nothing to learn"
+        if problem:
+            raise TableError(f"{what} {name!r} {problem}.")
         if constant:
             notes.append(f"column {name!r} is {self.low:g} in all rows and tells nothing.")
         elif self.kind == "number" and not self.target and self._looks_like_id():
             notes.append(
                 f"column {name!r} looks like an id and is used as a number: keep it out of the "
-                f"inputs with --id {as_typed(name)}."
+                f"inputs with --id {typed}."
             )
 
-    def _judge_text(self, where: Callable[[int], str], hint: str) -> None:
-        name = self.name
-        row, text = self.first_text or (0, "")
+    def _wrong_text(self, hint: str, typed: str) -> str:
+        """Say why a column of text is none of categories, if it is not."""
+        row, text = self.first_text
+        if self.target or not self.forced:
+            if 2 * self.n_commas >= self.n_filled:
+                return "holds numbers with a decimal comma: use --decimal ','"
+            if self.n_numbers == self.n_filled:
+                return "holds numbers stored as text: convert it to numbers"
         if self.target:
-            raise TableError(
-                f"target {name!r} holds the text {text!r} in {where(row)}: a target must be a "
-                "number."
-            )
-        force = (
-            "" if self.forced else f", or take it as categories with --category {as_typed(name)}"
-        )
+            return f"holds the text {text!r} in {self.where(row)}: a target must be a number"
+        force = "" if self.forced else f", or take it as categories with --category {typed}"
         if not self.forced and 2 * self.n_numbers >= self.n_filled:
-            raise TableError(
-                f"column {name!r} holds the text {text!r} in {where(row)} among numbers: correct "
-                f"it, {hint}{force}."
+            return (
+                f"holds the text {text!r} in {self.where(row)} among numbers: correct it, {hint}"
+                f"{force}"
             )
         different = len(self.seen)
         most = MAX_FORCED_CATEGORIES if self.forced else MAX_CATEGORIES
         if different > most or not (self.forced or 2 * different <= self.n_filled):
-            raise TableError(
-                f"column {name!r} holds text with {different} different values in "
-                f"{self.n_filled} rows: {hint}{force}."
+            return (
+                f"holds text with {different} different values in {self.n_filled} rows: {hint}"
+                f"{force}"
             )
+        return ""
 
     def _looks_like_id(self) -> bool:
         """Whether these are unique whole numbers that rise row by row, or are named like an id."""
@@ -387,8 +380,3 @@ class _Looked:
         if len(values) < self.n_filled or len(np.unique(values)) < len(values):
             return False
         return bool((np.diff(np.sort(values)) == 1).all()) or bool(_ID_NAME.search(self.name))
-
-
-def as_typed(name: str) -> str:
-    """Return a column's name as one types it in a shell."""
-    return name if re.fullmatch(r"[\w.-]+", name) else "'" + name + "'"

@@ -1,12 +1,16 @@
 """Training: `fit` one model or `fit_many` lanes on one compiled program."""
 
-from varprop.training import distributed as distributed
-from varprop.training.checkpoint import CheckpointError as CheckpointError
-from varprop.training.engine import fit as fit
-from varprop.training.engine import fit_many as fit_many
-from varprop.training.engine import fit_restarts as fit_restarts
-from varprop.training.preparation import Lane as Lane
-from varprop.training.recipe import Recipe as Recipe
-from varprop.training.recipe import StopRule as StopRule
-from varprop.training.result import Fit as Fit
-from varprop.training.schedule import Outcome as Outcome
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submodules=["distributed"],
+    submod_attrs={
+        "checkpoint": ["CheckpointError"],
+        "preparation": ["Lane"],
+        "engine": ["fit", "fit_many", "fit_restarts"],
+        "recipe": ["Recipe", "StopRule"],
+        "result": ["Fit"],
+        "schedule": ["Outcome"],
+    },
+)

@@ -153,9 +153,12 @@ def propagate(
             for arrays in zip(*component, strict=True)
         )
         mean, noise = mean * scale + scaling.y_shift, noise * scale**2
+        if squeeze and spread.ndim == 3:  # a single target has no other to be correlated with
+            spread = spread[..., 0]
         joint = spread.ndim == 3
         spread = spread * (scale[:, None] * scale if joint else scale**2)
-        bad = ~np.isfinite(mean + spread.reshape(n, -1).sum(axis=1, keepdims=True)).all(axis=1)
+        sums = spread.sum(axis=tuple(range(1, spread.ndim)))
+        bad = ~np.isfinite(mean + sums[:, None]).all(axis=1)
         if bad.any():
             raise ValueError(
                 f"The prediction of row {int(np.argmax(bad))} is not finite: the row lies too far "

@@ -1,0 +1,168 @@
+"""The benchmark's numbers are the estimator's: rows, fits and scores worked out here again."""
+
+import dataclasses
+import json
+import zlib
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from made_up import install, numbers, split
+from varprop import FAWNRegressor, Recipe
+from varprop.baselines import PBPRegressor
+from varprop.baselines.boosting import NGBoost
+from varprop.baselines.gp import GaussianProcess
+from varprop.baselines.networks import DeepEnsemble, MCDropout
+from varprop.bench import cells as bench_cells
+from varprop.bench.cells import plan, run_cell
+from varprop.bench.methods import METHODS
+
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
+
+SPLIT = 1
+# Lengths do not matter here; that the two starts of `ours` end differently does.
+SHORT = {"kl_warmup": 20, "cooldown": 10, "max_steps": 60}
+PAPER = {"recipe": Recipe.paper().replace(**SHORT), "n_restarts": 1}
+OURS = {"recipe": Recipe(alternate=False, **SHORT), "n_restarts": 2}
+#: What a method is, in words that anyone can write.
+NETWORK = {
+    "fawn-vi": {"objective": "vi"},
+    "fawn-ropd": {},
+    "fawn-bern": {"weights": "bernoulli"},
+    "co-fawn": {"output_covariance": True},
+    "vi": {"objective": "sampled-vi"},
+}
+FAWN = {
+    # A protocol is the same for every method, and each compiles a program: one is enough.
+    ("fawn-vi", "paper"): PAPER | {"objective": "vi"},
+    **{(name, "ours"): OURS | options for name, options in NETWORK.items()},
+    ("fawn-ropd-5", "ours"): OURS | {"n_members": 5, "n_restarts": 1},
+}
+#: The others, made cheap: class, the method's own arguments, what is changed.
+OTHERS = {
+    "pbp": (PBPRegressor, {"hidden_layer_sizes": (50,)}, {"n_epochs": 2}),
+    "gp": (GaussianProcess, {}, {"n_restarts": 0}),
+    "ngboost": (NGBoost, {"learning_rate": 0.01}, {"max_trees": 20}),
+    "mc-dropout": (MCDropout, {"batch_size": 32}, {"n_epochs": 3, "n_samples": 10}),
+    "deep-ensemble": (DeepEnsemble, {"batch_size": 100, "n_members": 5}, {"n_epochs": 3}),
+}
+
+
+@pytest.fixture
+def folder(monkeypatch, tmp_path):
+    bench_cells._numbers.cache_clear()
+    yield install(monkeypatch, tmp_path)
+    bench_cells._numbers.cache_clear()
+
+
+@pytest.fixture
+def scored(monkeypatch):
+    """What the benchmark scored: targets, prediction and scale."""
+    seen = []
+    scores = bench_cells.scores
+
+    def spy(*arguments):
+        seen.append(arguments)
+        return scores(*arguments)
+
+    monkeypatch.setattr(bench_cells, "scores", spy)
+    return seen
+
+
+def changed(cell, **changes):
+    """The cell with some settings changed; those of a recipe go into the recipe."""
+    settings = json.loads(cell.settings)
+    if "recipe" in settings:
+        settings["recipe"] |= changes
+    else:
+        settings |= changes
+    return dataclasses.replace(cell, settings=json.dumps(settings))
+
+
+def run_one(method, protocol, task, folder, changes):
+    """A cell's result, the seed it must have had, and the rows of its split."""
+    planned = plan([task], [method], protocols=[protocol], n_splits=SPLIT + 1, data_dir=folder)
+    (cell,) = [cell for cell in planned.cells if cell.split == SPLIT]
+    found = run_cell(changed(cell, **changes), folder)
+    x, y = numbers(2 if task == "toys" else 1)
+    train, test = split(SPLIT)
+    seed = zlib.crc32(f"{task}/{SPLIT}/0".encode()) % 2**31
+    return found, seed, x, (y if task == "toys" else y[:, 0]), train, test
+
+
+def nll_by_scipy(prediction, y):
+    """Per row, joint over outputs; a mixture's members one by one."""
+    members = zip(prediction.member_mean, prediction.member_model, strict=True)
+    y = y.reshape(len(y), -1)
+    logs = []
+    for (mean, model), noise in zip(members, prediction.member_noise, strict=True):
+        noise = np.broadcast_to(noise, mean.shape)
+        if model.ndim == 2:
+            logs.append(stats.norm(mean, np.sqrt(model + noise)).logpdf(y).sum(axis=1))
+        else:
+            rows = zip(mean, model, noise, y, strict=True)
+            logs.append(
+                [stats.multivariate_normal(m, c + np.diag(n)).logpdf(t) for m, c, n, t in rows]
+            )
+    return -np.mean(special.logsumexp(logs, axis=0) - np.log(len(logs)))
+
+
+def check(found, scored, by_hand, y, train, test):
+    """Predictions to the bit, and scores by SciPy's densities."""
+    ((targets, prediction, _),) = scored
+    np.testing.assert_array_equal(targets, y[test])
+    np.testing.assert_array_equal(prediction.mean, by_hand.mean)
+    np.testing.assert_array_equal(prediction.std, by_hand.std)
+    nll = nll_by_scipy(by_hand, y[test])
+    assert found["nll"] == pytest.approx(nll, rel=1e-9)
+    error = np.sqrt(np.mean((by_hand.mean - y[test]) ** 2, axis=0))
+    assert found["rmse"] == pytest.approx(np.mean(error), rel=1e-9)
+    # The units are those of the training rows; the test rows' own spread is another.
+    scale = np.std(y[train], axis=0)
+    assert np.all(np.abs(np.std(y[test], axis=0) / scale - 1) > 0.01)
+    assert found["nll_standardized"] == pytest.approx(nll - np.log(scale).sum(), rel=1e-9)
+    assert found["rmse_standardized"] == pytest.approx(np.mean(error / scale), rel=1e-9)
+    assert (found["n_train"], found["n_test"]) == (108, 12)
+
+
+@pytest.mark.parametrize(("method", "protocol"), FAWN, ids=["-".join(key) for key in FAWN])
+def test_a_cell_is_the_estimators_fit(method, protocol, folder, scored):
+    task = "toys" if method == "co-fawn" else "toy"
+    found, seed, x, y, train, test = run_one(method, protocol, task, folder, SHORT)
+    model = FAWNRegressor(**FAWN[method, protocol], random_state=seed).fit(x[train], y[train])
+    check(found, scored, model.predict_dist(x[test]), y, train, test)
+    assert (found["outcome"], found["epochs"]) == (model.outcome_, model.n_iter_)
+    assert found["loss"] == model.loss_
+
+
+@pytest.mark.parametrize("method", OTHERS)
+def test_so_are_the_cells_of_others(method, folder, scored):
+    if method == "ngboost":
+        pytest.importorskip("ngboost")
+    estimator, options, changes = OTHERS[method]
+    found, seed, x, y, train, test = run_one(method, "ours", "toy", folder, changes)
+    model = estimator(**options, **changes, random_state=seed).fit(x[train], y[train])
+    check(found, scored, model.predict_dist(x[test]), y, train, test)
+
+
+def test_every_method_is_among_them():
+    assert {name for name, _ in FAWN} | set(OTHERS) == set(METHODS)
+
+
+@pytest.mark.parametrize("method", [*NETWORK, "fawn-ropd-5"])
+def test_settings_are_the_ones_written_down(method):
+    """Unshortened, and for both protocols: what a store keeps is what anyone would write."""
+    recipes = {"paper": Recipe.paper(), "ours": Recipe(alternate=False)}
+    own = {"n_members": 5} if method == "fawn-ropd-5" else NETWORK[method]
+    for protocol in METHODS[method].protocols:
+        n_restarts = 2 if protocol == "ours" and method != "fawn-ropd-5" else 1
+        model = METHODS[method].model(METHODS[method].settings(protocol), 3)
+        plain = FAWNRegressor(
+            hidden_layer_sizes=[50],
+            recipe=recipes[protocol],
+            n_restarts=n_restarts,
+            random_state=3,
+            **own,
+        )
+        assert model.get_params() == plain.get_params()

@@ -81,27 +81,22 @@ def fit(
     file, so that `varprop predict` takes the raw table.
     """
     if joint and len(target) < 2:
-        raise shared.UserError("--joint needs more than one --target.", shared.ExitCode.USAGE)
+        raise shared.wrong_usage("--joint needs more than one --target.")
     if not holdout < 1:
-        raise shared.UserError(
-            f"--holdout must lie below 1, but is {holdout:g}.", shared.ExitCode.USAGE
-        )
+        raise shared.wrong_usage(f"--holdout must lie below 1, but is {holdout:g}.")
     try:
         sizes = tuple(int(part) for part in hidden.split(",") if part.strip())
     except ValueError:
         sizes = (0,)
     if any(size < 1 for size in sizes):
-        raise shared.UserError(
-            f"--hidden must be whole numbers such as 50 or 100,50, but is {hidden!r}.",
-            shared.ExitCode.USAGE,
+        raise shared.wrong_usage(
+            f"--hidden must be whole numbers such as 50 or 100,50, but is {hidden!r}."
         )
     shared.check_output(output, *tables)
     if report is not None:
         shared.check_output(report, *tables, output)
         if holdout == 0:
-            raise shared.UserError(
-                "--report needs held-out rows, but --holdout is 0.", shared.ExitCode.USAGE
-            )
+            raise shared.wrong_usage("--report needs held-out rows, but --holdout is 0.")
     source = shared.open_table(tables, delimiter, decimal)
 
     from varprop.tables import Roles, fit_table, report_table

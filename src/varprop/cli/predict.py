@@ -40,9 +40,7 @@ def predict(
     into memory. A file is written whole or not at all.
     """
     if not 0 < interval < 1:
-        raise shared.UserError(
-            f"--interval must lie between 0 and 1, but is {interval:g}.", shared.ExitCode.USAGE
-        )
+        raise shared.wrong_usage(f"--interval must lie between 0 and 1, but is {interval:g}.")
     try:
         alphas = (
             tuple(float(part) for part in quantiles.split(",")) if quantiles is not None else ()
@@ -50,10 +48,9 @@ def predict(
     except ValueError:
         alphas = (0.0,)
     if not all(0 < alpha < 1 for alpha in alphas) or len(set(alphas)) < len(alphas):
-        raise shared.UserError(
+        raise shared.wrong_usage(
             "--quantiles must be different numbers between 0 and 1, such as 0.1,0.5,0.9, but is "
-            f"{quantiles!r}.",
-            shared.ExitCode.USAGE,
+            f"{quantiles!r}."
         )
     if output != "-":
         shared.check_output(output, table, model)

@@ -100,6 +100,11 @@ class UserError(InputError):
         self.code = code
 
 
+def wrong_usage(sentence: str) -> UserError:
+    """Return the error for options that cannot be."""
+    return UserError(sentence, ExitCode.USAGE)
+
+
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Wrap a command so that a user's mistake becomes one sentence and an exit code.
 
@@ -140,16 +145,12 @@ def open_table(where: str | list[str], delimiter: str | None, decimal: str) -> S
     if delimiter is not None:
         delimiter = {"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter)
         if len(delimiter) != 1:
-            raise UserError(
-                f"--delimiter must be one character (or tab), but is {delimiter!r}.", ExitCode.USAGE
-            )
+            raise wrong_usage(f"--delimiter must be one character (or tab), but is {delimiter!r}.")
     if len(decimal) != 1:
-        raise UserError(f"--decimal must be one character, but is {decimal!r}.", ExitCode.USAGE)
+        raise wrong_usage(f"--decimal must be one character, but is {decimal!r}.")
     source = open_source(where, delimiter=delimiter, decimal=decimal)
     if source.format != "delimited" and (delimiter is not None or decimal != "."):
-        raise UserError(
-            f"--delimiter and --decimal are for text, but {source.label} is not.", ExitCode.USAGE
-        )
+        raise wrong_usage(f"--delimiter and --decimal are for text, but {source.label} is not.")
     return source
 
 
@@ -199,9 +200,7 @@ def check_output(path: str, *inputs: str) -> None:
     for other in inputs:
         with contextlib.suppress(OSError):
             if target.exists() and os.path.samefile(target, other):
-                raise UserError(
-                    f"{path} is also read: choose another name for the output.", ExitCode.USAGE
-                )
+                raise wrong_usage(f"{path} is also read: choose another name for the output.")
 
 
 def say(message: str = "", *, quiet: bool = False) -> None:

@@ -63,6 +63,15 @@ def predict_table(
     ------
     InputError
         If an id column has the name of a result, or the table does not suit the model.
+
+    Examples
+    --------
+    >>> from varprop.tables import Roles, fit_table
+    >>> table = pa.table({"size": np.arange(60) % 7, "price": np.arange(60) % 7 + 0.5})
+    >>> model = fit_table(Source.of_table(table), Roles(("price",)), {"max_iter": 5}).model
+    >>> rows = TableRows(Source.of_table(table.slice(0, 2)), model.preprocessing, targets=False)
+    >>> next(predict_table(model, rows)).schema.names
+    ['mean', 'std', 'model_std', 'noise_std', 'lower', 'upper']
     """
     targets, source, ids = model.preprocessing.targets, rows.table, {}
     for name in model.preprocessing.ids:
@@ -144,6 +153,14 @@ def write_table(path: str, batches: Iterator[pa.RecordBatch]) -> pa.Schema:
     -------
     pyarrow.Schema
         Names and types of the columns.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "out.csv"
+    >>> _ = write_table(str(path), iter(pa.table({"mean": [1.5, 2.0]}).to_batches()))
+    >>> path.read_text().split()
+    ['mean', '1.5', '2']
     """
     form, compress = output_format(path)
     first = next(batches)

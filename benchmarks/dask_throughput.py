@@ -20,7 +20,7 @@ import tempfile
 from distributed import Client, LocalCluster
 
 from varprop.bench.cells import plan
-from varprop.bench.cluster import run_on_cluster
+from varprop.bench.run import run
 from varprop.bench.store import Cell, Store
 
 LEAST_RATIO = 1.6
@@ -55,9 +55,7 @@ def measure(n_workers: int, cells: list[Cell], data_dir: str | None) -> Measured
     ):
         client.get_task_stream()  # from now on the scheduler keeps the times of tasks
         store = Store(pathlib.Path(folder) / "results.sqlite")
-        summary = run_on_cluster(
-            cells, store, scheduler=cluster.scheduler_address, data_dir=data_dir
-        )
+        summary = run(cells, store, scheduler=cluster.scheduler_address, data_dir=data_dir)
         if summary.done < len(cells):
             raise SystemExit(f"not every cell was run: {summary}")
         busy = sum(
@@ -92,15 +90,16 @@ def main() -> int:
     print(f"{len(layout.cells)} cells: {options.method} on {options.datasets}", flush=True)
     runs = []
     for n_workers in (1, 2) * options.turns:
-        runs.append(run := measure(n_workers, layout.cells, options.data_dir))
+        runs.append(one := measure(n_workers, layout.cells, options.data_dir))
         print(
-            f"{run.n_workers} worker(s): {run.wall:.1f} s, {len(layout.cells) / run.wall:.3f} "
-            f"cells/s, workers idle for {100 * run.idle:.1f} % of the time",
+            f"{one.n_workers} worker(s): {one.wall:.1f} s, {len(layout.cells) / one.wall:.3f} "
+            f"cells/s, workers idle for {100 * one.idle:.1f} % of the time",
             flush=True,
         )
     # The best of each: what others do on the machine only takes time.
     one, two = (
-        min((run for run in runs if run.n_workers == n), key=lambda run: run.wall) for n in (1, 2)
+        min((each for each in runs if each.n_workers == n), key=lambda each: each.wall)
+        for n in (1, 2)
     )
     ratio = one.wall / two.wall
     print(f"throughput of two workers over one: {ratio:.2f} (at least {LEAST_RATIO} wanted)")

@@ -5,15 +5,15 @@ the data (VARPROP_DATA). Prints the table in docs/training.md.
 """
 
 import argparse
+import dataclasses
 
 import jax
 import numpy as np
-from varprop.data.arrays import noise_floor
 
-from varprop import ROPD, VI, Data, Recipe, metrics, propagate, regression_model
+from varprop import ROPD, VI, Data, Recipe, metrics, regression_model
 from varprop.bench.registry import split_rows, task
 from varprop.bench.sources import load
-from varprop.predictive import Predictive
+from varprop.data.statistics import Statistics
 from varprop.training.engine import fit_many, restart_lanes
 
 # Lanes 0 and 2 have the warm-up, 1 and 3 have not; the one with the lowest objective is kept.
@@ -35,18 +35,19 @@ def study(name, objective, n_splits):
         rows, _ = split_rows(data.dataset, split)
         border = int(0.9 * len(rows))
         train, aside = rows[:border], rows[border:]
-        floor = noise_floor(y[train]) / y[train].std(axis=0)
+        rows_kept = Data(x[train], y[train])
+        statistics = Statistics.of(rows_kept)
+        floor = statistics.noise_floor / statistics.scaling.y_scale
 
         def init(key, floor=floor):
-            return regression_model(x.shape[1], 1, key=key, noise_floor=floor.astype(np.float32))
+            model = regression_model(x.shape[1], 1, key=key)
+            return dataclasses.replace(model, likelihood=model.likelihood.floored(floor))
 
         key = jax.random.fold_in(jax.random.key(0), split)
         lanes = restart_lanes(init, key=key, n_restarts=4, recipe=Recipe())
         ends = []
-        for fit in fit_many(lanes, Data(x[train], y[train]), objective):
-            out = propagate(fit.model, x[aside], scaling=fit.scaling)
-            prediction = Predictive.gaussian(out.mean, out.var, out.noise_var)
-            ends.append((fit.loss, metrics.nll(y[aside], prediction)))
+        for fit in fit_many(lanes, rows_kept, objective, statistics=statistics):
+            ends.append((fit.loss, metrics.nll(y[aside], fit.predictive(x[aside]))))
         scores.append([min(ends[lane] for lane in rule)[1] for rule in RULES.values()])
     return np.mean(scores, axis=0)
 

@@ -53,14 +53,12 @@ def test_a_sine_is_learned(objective):
     assert 0.88 < coverage < 0.95
 
 
-@pytest.mark.slow
 def test_a_sine_is_learned_by_sampling():
     nll, coverage = held_out(SampledVI(n_samples=2), 6000)
     assert BEST_NLL - 0.05 < nll < BEST_NLL + 0.06
     assert 0.88 < coverage < 0.96
 
 
-@pytest.mark.slow
 def test_a_sine_is_learned_by_binary_weights():
     """Coarser, since the spread of binary weights cannot shrink one by one."""
     nll, coverage = held_out(ROPD(), 6000, weights=BernoulliWeights.init)

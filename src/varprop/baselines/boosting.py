@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from varprop.baselines.rows import one_target
 from varprop.predictive.distribution import Predictive
 
 
@@ -41,9 +42,7 @@ class NGBoost:
 
     def fit(self, X: Any, y: Any) -> NGBoost:
         """Fit to inputs (rows, features) and targets (rows,)."""
-        X, y = np.asarray(X, np.float64), np.asarray(y, np.float64)
-        if y.ndim != 1:
-            raise ValueError(f"NGBoost has one target, but y has shape {y.shape}.")
+        X, y = one_target(self, X, y)
         rows = np.random.default_rng(self.random_state).permutation(len(y))
         border = round(0.8 * len(y))
         trial = self._new(self.max_trees)

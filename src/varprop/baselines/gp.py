@@ -16,6 +16,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Wh
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from varprop.baselines.rows import one_target
 from varprop.predictive.distribution import Predictive
 
 
@@ -43,9 +44,7 @@ class GaussianProcess:
 
     def fit(self, X: Any, y: Any) -> GaussianProcess:
         """Fit to inputs (rows, features) and targets (rows,)."""
-        X, y = np.asarray(X, np.float64), np.asarray(y, np.float64)
-        if y.ndim != 1:
-            raise ValueError(f"this Gaussian process has one target, but y has shape {y.shape}.")
+        X, y = one_target(self, X, y)
         # Bounds wide enough that an input can be switched off and the noise can vanish.
         wide = (1e-5, 1e5)
         kernel = (

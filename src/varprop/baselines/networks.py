@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from varprop import nn
+from varprop.baselines.rows import one_target
 from varprop.data.source import Data
 from varprop.learning.likelihoods import HeteroscedasticGaussian
 from varprop.learning.model import Model, regression_model
@@ -48,10 +49,7 @@ class AbstractNetworks(ABC):
 
     def fit(self, X: Any, y: Any) -> AbstractNetworks:
         """Fit to inputs (rows, features) and targets (rows,)."""
-        y = np.asarray(y)
-        if y.ndim != 1:
-            raise ValueError(f"this method has one target, but y has shape {y.shape}.")
-        data = Data(np.asarray(X), y)
+        data = Data(*one_target(self, X, y))
         recipe = Recipe(
             learning_rate=self.learning_rate,
             kl_warmup=0,

@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from varprop.bench.cells import plan
 from varprop.bench.run import RunError, Workers
 from varprop.bench.store import Cell
-from varprop.bench.worker import Answer, lacks, run_on_dask
+from varprop.bench.worker import Answer, run_on_dask
+from varprop.errors import InputError
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -165,10 +167,13 @@ def _inspect(
                     f"{here}: install the same version on all workers."
                 )
     names = sorted({cell.dataset for cell in cells})
-    for worker, found in _ask(client, lacks, names, data_dir).items():
-        trouble = f"{type(found).__name__}: {found}" if isinstance(found, Exception) else found
+    # A plan without methods says which data sets are not there.
+    for worker, found in _ask(client, plan, names, [], data_dir=data_dir).items():
+        trouble = getattr(found, "skipped", None)
+        if isinstance(found, Exception):
+            trouble = [found if isinstance(found, InputError) else repr(found)]
         if trouble:
-            raise RunError(f"the worker {worker} cannot do this benchmark: {trouble}")
+            raise RunError(f"the worker {worker} cannot do this benchmark: {trouble[0]}")
     several = sorted(worker for worker, n in client.nthreads().items() if n > 1)
     if several:
         on_notice(
@@ -177,11 +182,13 @@ def _inspect(
         )
 
 
-def _ask(client: Client, question: Callable[..., Any], *args: Any) -> dict[str, Any]:
+def _ask(
+    client: Client, question: Callable[..., Any], *args: Any, **options: Any
+) -> dict[str, Any]:
     """Return each worker's answer or error; not those of workers that went away meanwhile."""
     from distributed.comm import CommClosedError
 
-    answers = client.run(question, *args, on_error="return")
+    answers = client.run(question, *args, on_error="return", **options)
     return {w: answer for w, answer in answers.items() if not isinstance(answer, CommClosedError)}
 
 

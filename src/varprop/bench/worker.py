@@ -5,13 +5,10 @@ from __future__ import annotations
 import functools
 import threading
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
 from varprop import __version__
 from varprop.bench.cells import run_cell
-from varprop.bench.registry import task
-from varprop.bench.sources import DataCorrupt, DataNotPresent, load
 from varprop.bench.store import Cell
 
 #: A cell's values, or a sentence why there are none; and where it was run.
@@ -19,22 +16,6 @@ Answer = tuple[dict[str, Any] | str, Any]
 
 # A worker may have several threads, but timings, warnings and thread limits are the process's.
 _ONE_AT_A_TIME = threading.Lock()
-
-
-def lacks(names: Sequence[str], data_dir: str | None) -> str | None:
-    """Return a sentence about the first of these data sets that is not here, or None.
-
-    Examples
-    --------
-    >>> lacks(["boston"], None) is None
-    True
-    """
-    for name in names:
-        try:
-            load(task(name).dataset, folder=data_dir)
-        except (DataNotPresent, DataCorrupt) as reason:
-            return str(reason)
-    return None
 
 
 def run_here(cell: Cell, data_dir: str | None, where: Any) -> Answer:

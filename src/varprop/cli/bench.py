@@ -7,7 +7,8 @@ import dataclasses
 import os
 import pathlib
 import sys
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator
+from typing import Annotated
 
 import typer
 
@@ -100,7 +101,7 @@ def bench(
     try:
         with (
             contextlib.closing(Store(store)) as results,
-            _Bar(len(results.missing(layout.cells)), show=not quiet) as bar,
+            _bar(len(results.missing(layout.cells)), show=not quiet) as update,
         ):
             summary = run(
                 layout.cells,
@@ -108,7 +109,7 @@ def bench(
                 jobs=jobs or os.cpu_count() or 1,
                 scheduler=scheduler,
                 data_dir=folder,
-                on_progress=bar.update,
+                on_progress=update,
                 on_notice=_notice,
             )
     except StoreError as error:
@@ -158,37 +159,28 @@ def _preset(
     return datasets or sets, methods or list(TABLE1 if preset == "table1" else TABLE2)
 
 
-class _Bar:
-    """One bar on standard error: share of the work, cells finished, time left."""
+@contextlib.contextmanager
+def _bar(total: int, *, show: bool) -> Iterator[Callable[[float, float, int], None]]:
+    """Show a bar on standard error: share of the work, cells finished, time left."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    def __init__(self, total: int, *, show: bool):
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    with Progress(
+        TextColumn("{task.fields[count]} cells"),
+        BarColumn(),
+        TextColumn("{task.percentage:3.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+        console=Console(file=sys.stderr),
+        disable=not show or not total,
+    ) as progress:
+        task = progress.add_task("", total=1.0, count=f"0/{total}", left="")
 
-        self._total = total
-        self._progress: Any = Progress(
-            TextColumn("{task.fields[count]} cells"),
-            BarColumn(),
-            TextColumn("{task.percentage:3.0f} %"),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"),
-            console=Console(file=sys.stderr),
-            disable=not show or not total,
-        )
+        def update(share: float, left: float, count: int) -> None:
+            words = "" if left != left else f"about {_duration(left)} left"
+            progress.update(task, completed=share, count=f"{count}/{total}", left=words)
 
-    def __enter__(self) -> _Bar:
-        self._progress.start()
-        self._task = self._progress.add_task("", total=1.0, count=f"0/{self._total}", left="")
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._progress.stop()
-
-    def update(self, share: float, left: float, count: int) -> None:
-        words = "" if left != left else f"about {_duration(left)} left"
-        self._progress.update(
-            self._task, completed=share, count=f"{count}/{self._total}", left=words
-        )
+        yield update
 
 
 def _duration(seconds: float) -> str:

@@ -244,7 +244,7 @@ class TestBuckets:
         plan = Plan((n,), batch_size=n, buffer_rows=n + extra, shuffle=False, seed=())
         same = Scaling.identity(2, 1)
         feed = Feed(data, plan, same, np.dtype(float), Statistics.of(data))
-        padded = feed.fill(data.read(0), n + extra).x
+        padded = feed.fill(data.read(0), n, n + extra).x
         assert padded.shape == (n + extra, 2)
         assert np.array_equal(padded[:n], numbers)
         assert np.all(padded[n:] == numbers[0])

@@ -24,7 +24,7 @@ import pytest
 import tiny
 from varprop import ROPD, distributed, fit
 from varprop.training.devices import data_mesh
-from varprop.training.distributed import DistributedError, Place, initialize, slurm_place
+from varprop.training.distributed import DistributedError, Place, initialize
 
 RUN = pathlib.Path(__file__).with_name("distributed_run.py")
 
@@ -158,23 +158,6 @@ def test_a_process_under_slurm_knows_its_place(tmp_path):
     assert results(tmp_path)["resumable.outcome"] == "max_steps"
 
 
-@pytest.mark.parametrize(
-    ("nodes", "first"),
-    [("node7", "node7"), ("a1,b2", "a1"), ("n[003-12,40],m1", "n003"), ("x-y[1,5]", "x-y1")],
-)
-def test_the_first_host_of_slurms_list(nodes, first):
-    place = slurm_place(
-        {
-            "SLURM_JOB_ID": "4097",
-            "SLURM_STEP_NODELIST": nodes,
-            "SLURM_NTASKS": "4",
-            "SLURM_PROCID": "2",
-        }
-    )
-    assert place == Place(f"{first}:61441", 4, 2)
-    assert slurm_place({"SLURM_JOB_ID": "4097"}) is None
-
-
 def meet(*places: Place, timeout: float = 2.0) -> list[str]:
     """Let processes, here threads, meet; return what each was told, "" for nothing."""
     told = [""] * len(places)
@@ -260,22 +243,38 @@ def test_a_port_in_use_and_a_host_that_is_not_there():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ((), "coordinator_address and num_processes and process_id must be given"),
-        (("localhost:1234", 2), "process_id must be given"),
         (("localhost", 2, 0), "coordinator_address must be host:port"),
         (("localhost:port", 2, 0), "coordinator_address must be host:port"),
         (("localhost:1234", 0, 0), "num_processes must be at least 1"),
         (("localhost:1234", 2, -1), "process_id must be from 0 to 1"),
     ],
 )
-def test_arguments_that_make_no_sense(arguments, sentence, monkeypatch):
-    for name in [name for name in os.environ if name.startswith("SLURM_")]:
-        monkeypatch.delenv(name)
+def test_arguments_that_make_no_sense(arguments, sentence):
     with pytest.raises(ValueError, match=sentence):
         initialize(*arguments)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("", "coordinator_address and num_processes and process_id must be given"),
+        ("'localhost:1234', 2", "process_id must be given"),
+    ],
+)
+def test_outside_a_cluster_all_must_be_given(arguments, sentence):
+    """In a process of its own: JAX must not have begun."""
+    environment = {name: os.environ[name] for name in os.environ if not name.startswith("SLURM_")}
+    done = subprocess.run(
+        [sys.executable, "-c", f"import varprop; varprop.distributed.initialize({arguments})"],
+        env={**environment, "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stderr.splitlines()[-1].startswith(f"ValueError: {sentence}: they are known")
+
+
 def test_devices_must_be_named():
-    assert data_mesh(None) is None  # these tests have one device
+    assert data_mesh(jax.devices()) is None  # these tests have one device
     with pytest.raises(ValueError, match="at least one device"):
         fit(tiny.model(0), tiny.data(70), ROPD(), key=jax.random.key(0), devices=[])

@@ -168,12 +168,12 @@ def test_sizes_that_differ_are_named(method):
     likelihood = GaussianLikelihood(jnp.ones(2))
     f, y = Gaussian(jnp.zeros((3, 2)), 1.0), jnp.zeros((3, 1))
     with pytest.raises(
-        ValueError, match="2 targets and needs 2 outputs of .* gives 2 and the targets are 1"
+        ValueError, match=r"2 targets and needs 2 outputs of .* gives 2 and the targets are 1"
     ):
         getattr(likelihood, method)(f, y)
     f, y = Gaussian(jnp.zeros((3, 1)), 1.0), jnp.zeros((3, 2))
     with pytest.raises(
-        ValueError, match="2 targets and needs 2 outputs of .* gives 1 and the targets are 2"
+        ValueError, match=r"2 targets and needs 2 outputs of .* gives 1 and the targets are 2"
     ):
         getattr(likelihood, method)(f, y)
 

@@ -23,7 +23,7 @@ from varprop import (
     fit,
     fit_many,
 )
-from varprop.training.session import Session
+from varprop.training.runner import Session
 
 KEY = jax.random.key(5)
 

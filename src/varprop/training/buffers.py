@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Array
 
 from varprop.data.source import PIECE_ROWS, AbstractSource, Rows, SourceError, check_columns
 from varprop.data.statistics import Scaling, Statistics
@@ -54,18 +53,38 @@ class Feed:
         """The rows on the devices, if all fit one buffer."""
         if self.plan.n_buffers > 1:
             return None
-        if self.mesh is None or not spans_processes(self.mesh):
-            blocks = range(len(self.plan.block_rows))
-            pieces = (piece for block in blocks for piece in self.source.read(block))
-            return on_devices(self.fill(pieces, self.plan.buffer_rows), self.mesh)
+        if not spans_processes(self.mesh):
+            pieces = self.read(range(len(self.plan.block_rows)), [(0, self.plan.n_rows)])
+            return on_devices(self.fill(pieces, self.plan.n_rows, self.plan.buffer_rows), self.mesh)
         reader = BufferReader(self, first=0, last=1, shuffle=False)
         try:
             return reader.take()
         finally:
             reader.close()
 
-    def fill(self, pieces: Iterable[Rows], size: int) -> Rows:
-        """Return a buffer of scaled rows; those beyond what there is are copies of the first."""
+    def read(self, order: np.ndarray | range, parts: list[tuple[int, int]]) -> Iterator[Rows]:
+        """Yield the rows of blocks in this order that lie in a part, each piece in one part.
+
+        Parts are ranges of rows, counted through all blocks; blocks that have none of them are not
+        read.
+        """
+        end = 0
+        for block in order:
+            row, end = end, end + self.plan.block_rows[block]
+            wanted = [(a, b) for a, b in parts if a < end and b > row]
+            if not wanted:
+                continue
+            for piece in self.source.read(int(block)):
+                check_columns(self.source, piece, int(block))
+                for a, b in wanted:
+                    if a < row + len(piece.x) and b > row:
+                        yield piece.part(slice(max(0, a - row), b - row))
+                row += len(piece.x)
+                if row >= wanted[-1][1]:
+                    break
+
+    def fill(self, pieces: Iterator[Rows], n_rows: int, size: int) -> Rows:
+        """Return so many rows, scaled, in a buffer; what is beyond them are copies of the first."""
         source, dtype = self.source, self.dtype
         n, d = len(source.features), len(source.targets)
         buffer = Rows(
@@ -75,7 +94,10 @@ class Feed:
             _aligned((size, n), dtype) if source.uncertain else None,
         )
         done = 0
-        for piece in pieces:
+        while done < n_rows:
+            piece = next(pieces, None)
+            if piece is None:
+                raise SourceError("the source has fewer rows than it said: start again.")
             # Scaled while it is still in float64, a bounded number of rows at a time.
             for start in range(0, len(piece.x), PIECE_ROWS):
                 part = self.scaling.rows(piece.part(slice(start, start + PIECE_ROWS)), dtype)
@@ -139,7 +161,9 @@ class BufferReader:
                 epoch, place = divmod(number, self._plan.n_buffers)
                 if place == 0 or number == self._first:
                     parts = [self._rows_of(g) for g in range(place, self._plan.n_buffers)]
-                    pieces = _Pieces(self._read(epoch, parts))
+                    blocks = range(len(self._plan.block_rows))
+                    order = self._plan.order(epoch) if self._shuffle else blocks
+                    pieces = itertools.takewhile(self._goes_on, self._feed.read(order, parts))
                 self._slots.acquire()
                 if self._closed:
                     return
@@ -149,11 +173,7 @@ class BufferReader:
                 with jax.enable_x64(self._feed.dtype == np.float64):
                     # Straight into the queue: a name here would keep a third buffer alive.
                     self._ready.put(
-                        _placed(
-                            self._feed.fill(pieces.upto(end - first), size),
-                            self._feed.mesh,
-                            self._part,
-                        )
+                        _placed(self._feed.fill(pieces, end - first, size), self._feed.mesh)
                     )
         except BaseException as error:  # raised again by `take`
             self._ready.put(error)
@@ -165,25 +185,8 @@ class BufferReader:
         # Where the last buffer of an epoch leaves nothing for this process, any row will do.
         return (start + first, start + end) if first < end else (start, start + 1)
 
-    def _read(self, epoch: int, parts: list[tuple[int, int]]) -> Iterator[Rows]:
-        """Yield these rows of an epoch; blocks that have none of them are not read."""
-        n_blocks = len(self._plan.block_rows)
-        end = 0
-        for block in self._plan.order(epoch) if self._shuffle else range(n_blocks):
-            row, end = end, end + self._plan.block_rows[block]
-            wanted = [(a, b) for a, b in parts if a < end and b > row]
-            if not wanted:
-                continue
-            for piece in self._feed.source.read(int(block)):
-                if self._closed:
-                    return
-                check_columns(self._feed.source, piece, int(block))
-                for a, b in wanted:
-                    if a < row + len(piece.x) and b > row:
-                        yield piece.part(slice(max(0, a - row), b - row))
-                row += len(piece.x)
-                if row >= wanted[-1][1]:
-                    break
+    def _goes_on(self, piece: Rows) -> bool:
+        return not self._closed
 
 
 def _part_of_process(n_rows: int, mesh: Mesh | None) -> tuple[int, int]:
@@ -200,53 +203,18 @@ def _even(n_rows: int, mesh: Mesh) -> int:
     return -(-n_rows // mesh.size) * mesh.size
 
 
-def _placed(arrays: Rows, mesh: Mesh | None, part: tuple[int, int]) -> Rows:
+def _placed(arrays: Rows, mesh: Mesh | None) -> Rows:
     """Put what this process has read on its devices; `_exchange` makes it whole on all."""
     if not spans_processes(mesh):
         return on_devices(arrays, mesh)
     assert mesh is not None
-    first, end = part
-    n_parts = mesh.size // sum(d.process_index == jax.process_index() for d in mesh.devices.flat)
-
-    def place(array: np.ndarray) -> Array:
-        shape = ((end - first) * n_parts, *array.shape[1:])
-
-        def cut(index: tuple[slice, ...] | None) -> np.ndarray:
-            assert index is not None
-            start, stop, _ = index[0].indices(shape[0])
-            return array[start - first : stop - first]
-
-        return jax.make_array_from_callback(shape, split_over(mesh), cut)
-
+    place = functools.partial(jax.make_array_from_process_local_data, split_over(mesh))
     return jax.tree.map(place, arrays)
 
 
 @functools.cache
 def _exchange(mesh: Mesh) -> Callable[[Rows], Rows]:
     return jax.jit(lambda rows: rows, out_shardings=replicated(mesh))
-
-
-class _Pieces:
-    """Pieces cut to size: what is beyond the end of a buffer is kept for the next."""
-
-    def __init__(self, pieces: Iterator[Rows]):
-        self._pieces = pieces
-        self._rest: Any = Rows(np.empty((0, 0)), np.empty((0, 0)))
-
-    def upto(self, n_rows: int) -> Iterator[Rows]:
-        """Yield so many rows."""
-        while n_rows:
-            if not len(self._rest.x):
-                try:
-                    self._rest = next(self._pieces)
-                except StopIteration:
-                    raise SourceError(
-                        "the source has fewer rows than it said: start again."
-                    ) from None
-            piece = self._rest.part(slice(n_rows))
-            self._rest = self._rest.part(slice(n_rows, None))
-            n_rows -= len(piece.x)
-            yield piece
 
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

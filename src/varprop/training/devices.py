@@ -24,15 +24,15 @@ from varprop.training.distributed import DistributedError, loss_of_another
 _AXIS = "rows"
 
 
-def data_mesh(devices: Sequence[jax.Device] | None) -> Mesh | None:
-    """Return the mesh of these devices; None for JAX's usual one, which is the default.
+def data_mesh(devices: Sequence[jax.Device]) -> Mesh | None:
+    """Return the mesh of these devices; None for JAX's usual one, where nothing is to be shared.
 
     Examples
     --------
     >>> data_mesh(jax.devices()[:1]) is None
     True
     """
-    if devices is None or list(devices) == jax.local_devices()[:1]:
+    if list(devices) == jax.local_devices()[:1]:
         return None
     if not devices:
         raise ValueError("devices must name at least one device; jax.devices() lists them.")
@@ -103,27 +103,20 @@ def over_devices(
         missing = -chosen.shape[0] % mesh.size  # filled up with rows of weight 0
         return jnp.pad(chosen, (0, missing), mode="edge"), jnp.pad(weight, (0, missing))
 
-    def by_compiler(
-        params: Array, given: PyTree, chosen: Array, weight: Array, draw: Array, kl_weight: Array
-    ) -> tuple[Array, Array]:
+    def by_compiler(params, given, chosen, weight, draw, kl_weight):
         # All that follows from the rows is spread like them.
         batch = jax.lax.with_sharding_constraint(evened(chosen, weight), split_over(mesh))
         found = value_and_gradient(params, given, *batch, draw, kl_weight)
         return jax.lax.with_sharding_constraint(found, replicated(mesh))
 
-    def part(
-        params: Array, given: PyTree, chosen: Array, weight: Array, draw: Array, kl_weight: Array
-    ) -> tuple[Array, Array]:
-        loss, gradient = value_and_gradient(
-            params, given, chosen, weight, draw, kl_weight / mesh.size
-        )
+    def part(*arguments):
+        *others, kl_weight = arguments
+        loss, gradient = value_and_gradient(*others, kl_weight / mesh.size)
         # One message for both: each costs as much as some thousand numbers.
         total = jax.lax.psum(jnp.concatenate([loss[None], gradient]), _AXIS)
         return total[0], total[1:]
 
-    def by_hand(
-        params: Array, given: PyTree, chosen: Array, weight: Array, draw: Array, kl_weight: Array
-    ) -> tuple[Array, Array]:
+    def by_hand(params, given, chosen, weight, draw, kl_weight):
         whole, split = PartitionSpec(), PartitionSpec(_AXIS)
         return jax.shard_map(
             part,

@@ -10,7 +10,6 @@ import atexit
 import contextlib
 import json
 import os
-import re
 import socket
 import sys
 import time
@@ -72,8 +71,8 @@ def initialize(
 
     Notes
     -----
-    Under SLURM all three can be left out: they follow from the environment of `srun`, one task per
-    host. Arguments that are given count more.
+    In a cluster that JAX detects (SLURM, Open MPI, Kubernetes, Cloud TPU) all three can be left
+    out. The processes then meet in JAX's runtime alone: the cluster has counted them.
 
     Examples
     --------
@@ -83,29 +82,36 @@ def initialize(
     ...
     ValueError: process_id must be from 0 to 1 in a job of 2 processes, but is 2.
     """
-    place = _place(coordinator_address, num_processes, process_id)
+    given = (coordinator_address, num_processes, process_id)
+    _check_place(*given)
     if timeout <= 0 or heartbeat_timeout <= 0:
         raise ValueError("timeout and heartbeat_timeout must be positive numbers of seconds.")
     if jax.distributed.is_initialized():
         raise RuntimeError("varprop.distributed.initialize was called before in this process.")
-    deadline = time.monotonic() + timeout
-    if place.process_id == 0:
-        _wait_for_others(place, deadline, timeout)
-    else:
-        _report_to_first(place, deadline, timeout)
+    missing = [name for name, value in zip(Place._fields, given, strict=True) if value is None]
+    if not missing:
+        place = Place(*given)  # type: ignore[arg-type]
+        meet = _report_to_first if place.process_id else _wait_for_others
+        meet(place, time.monotonic() + timeout, timeout)
     # Only the CPU asks which library is to carry messages; the others have their own.
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     # It would catch SIGTERM and go on: a job that SLURM or a user ends must end. The first versions
     # of JAX that we support have no such switch.
     with contextlib.suppress(AttributeError):
         jax.config.update("jax_enable_preemption_service", False)
-    jax.distributed.initialize(
-        place.coordinator_address,
-        place.num_processes,
-        place.process_id,
-        initialization_timeout=max(10, round(timeout)),
-        heartbeat_timeout_seconds=heartbeat_timeout,
-    )
+    try:
+        jax.distributed.initialize(
+            *given,
+            initialization_timeout=max(10, round(timeout)),
+            heartbeat_timeout_seconds=heartbeat_timeout,
+        )
+    except ValueError as error:
+        if not missing:
+            raise
+        raise ValueError(
+            f"{' and '.join(missing)} must be given: they are known by themselves only in a "
+            "cluster that JAX detects, such as a process started by SLURM's srun."
+        ) from error
 
 
 def loss_of_another() -> DistributedError:
@@ -126,58 +132,18 @@ def _leave_at_once() -> None:
     os._exit(1)
 
 
-def _place(address: str | None, n: int | None, number: int | None) -> Place:
-    """Return the arguments, with what is missing from SLURM, checked."""
-    slurm = slurm_place(os.environ)
-    if slurm is not None:
-        address = address or slurm.coordinator_address
-        n = slurm.num_processes if n is None else n
-        number = slurm.process_id if number is None else number
-    missing = [
-        name
-        for name, value in zip(Place._fields, (address, n, number), strict=True)
-        if value is None
-    ]
-    if missing:
-        raise ValueError(
-            f"{' and '.join(missing)} must be given: they are known by themselves only in a "
-            "process started by SLURM's srun."
-        )
-    assert address is not None
-    assert n is not None
-    assert number is not None
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError(f"coordinator_address must be host:port, but is {address!r}.")
-    if n < 1:
+def _check_place(address: str | None, n: int | None, number: int | None) -> None:
+    """Raise ValueError for arguments that make no sense; what is None is left to JAX."""
+    if address is not None:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ValueError(f"coordinator_address must be host:port, but is {address!r}.")
+    if n is not None and n < 1:
         raise ValueError(f"num_processes must be at least 1, but is {n}.")
-    if not 0 <= number < n:
+    if n is not None and number is not None and not 0 <= number < n:
         raise ValueError(
             f"process_id must be from 0 to {n - 1} in a job of {n} processes, but is {number}."
         )
-    return Place(address, n, number)
-
-
-def slurm_place(environment: Any) -> Place | None:
-    """Read a process's place from the variables that SLURM's `srun` sets; None without them.
-
-    The port follows from the number of the job, so that two jobs on a host rarely meet.
-
-    Examples
-    --------
-    >>> slurm_place({"SLURM_JOB_ID": "17", "SLURM_STEP_NODELIST": "node[07-09,12],big1",
-    ...              "SLURM_NTASKS": "5", "SLURM_PROCID": "3"})
-    Place(coordinator_address='node07:61457', num_processes=5, process_id=3)
-    """
-    names = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID")
-    if not all(environment.get(name) for name in names):
-        return None
-    job, nodes, n, number = (environment[name] for name in names)
-    first = re.match(r"([^,\[]+)(?:\[([^,\-\]]+))?", nodes)
-    if first is None:
-        return None
-    port = 61440 + int(job) % 4096
-    return Place(f"{first[1]}{first[2] or ''}:{port}", int(n), int(number))
 
 
 def _hello(place: Place) -> bytes:

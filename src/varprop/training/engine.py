@@ -27,7 +27,7 @@ from varprop.training.devices import require_same, spans_processes
 from varprop.training.preparation import Lane, prepare, run_digest
 from varprop.training.recipe import Recipe
 from varprop.training.result import Fit
-from varprop.training.session import Session
+from varprop.training.runner import Session
 
 
 def fit(

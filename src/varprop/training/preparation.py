@@ -21,7 +21,7 @@ from varprop.nn.parameters import take_apart
 from varprop.training import checkpoint as checkpoints
 from varprop.training.buffers import Feed
 from varprop.training.devices import data_mesh, on_devices
-from varprop.training.program import LaneInputs, make_program
+from varprop.training.program import LaneInputs, Program
 from varprop.training.recipe import Recipe
 from varprop.training.runner import Runner
 from varprop.training.schedule import Plan, Schedule
@@ -80,7 +80,7 @@ def prepare(
             f"data must be varprop.Data or a source of rows, but is {type(data).__name__}: "
             "varprop.Data(X, y) makes one of arrays."
         )
-    mesh = data_mesh(devices)
+    mesh = None if devices is None else data_mesh(devices)
     apart = [take_apart((lane.model, objective)) for lane in lanes]
     structure, params, _ = apart[0]
     dtype = np.dtype(params.dtype)
@@ -128,7 +128,7 @@ def prepare(
             feeds[place] = Feed(source, plan, chosen, dtype, found, mesh)
         widest = max((int(np.prod(shape)) for shape in structure.shapes), default=0)
         parts = 1 if mesh is None else mesh.size
-        program = make_program(
+        program = Program(
             structure,
             optimizer=optimizer,
             batch_size=plan.batch_size,
@@ -206,7 +206,7 @@ def run_digest(
     program, start = runners[0].program, runners[0].state
     # Functions are named with their address, which is another one in another process.
     structure = re.sub(r" at 0x[0-9a-f]+", "", repr(program.structure))
-    description: list[Any] = [structure, program.scaled, jax.__version__]
+    description: list[Any] = [structure, program.optimizer is None, jax.__version__]
     # An optimizer is known by what it does.
     updates, _ = program.updates(jnp.cos(start.params), start.optimizer, start.params)
     arrays = [np.asarray(updates)]

@@ -28,6 +28,8 @@ from varprop.training.schedule import MAX_PASSES, cooled, warmth
 #: How often the program has been traced in this process; the tests count compilations with it.
 trace_count = 0
 
+_ADAM = optax.scale_by_adam()
+
 
 class LaneInputs(NamedTuple):
     """What makes a lane: how many rows, their weight, its randomness and its settings."""
@@ -63,27 +65,33 @@ class Cooldown(NamedTuple):
 class Program:
     """What is compiled once: everything here is static.
 
-    `optimizer` sees the parameters as one flat vector when `flat_parameters` is true, otherwise as
-    the list of the model's arrays. `scaled` means that the engine multiplies its updates by minus
-    the learning rate of the moment; otherwise they are taken as they are, but still cooled down.
-    With a `mesh` each of its devices works on its part of every batch.
+    Without an `optimizer` it is Adam, on all parameters as one flat vector, times the learning rate
+    of the moment. One that is given sees the list of the model's arrays, and its updates are taken
+    as they are, but still cooled down. With a `mesh` each of its devices works on its part of every
+    batch.
     """
 
     structure: Structure
-    optimizer: optax.GradientTransformation
-    flat_parameters: bool
-    scaled: bool
+    optimizer: optax.GradientTransformation | None
     batch_size: int
     shuffle: bool
     multi_thread: bool
     mesh: Mesh | None
 
-    def init_optimizer(self, params: Float[Array, " p"]) -> PyTree:
-        """Return the optimizer's first state."""
-        return self.optimizer.init(self._as_optimized(params))
+    def first_state(self, params: Float[Array, " p"]) -> LaneState:
+        """Return the state before the first step."""
+        state = LaneState(
+            params=params,
+            previous=params,
+            optimizer=(self.optimizer or _ADAM).init(self._as_optimized(params)),
+            step=jnp.int32(0),
+            epoch=jnp.int32(0),
+            finite=jnp.bool_(True),
+        )
+        return state if self.mesh is None else on_devices(state, self.mesh)
 
     def _as_optimized(self, flat: Float[Array, " p"]) -> PyTree:
-        if self.flat_parameters:
+        if self.optimizer is None:
             return flat
         sizes = [int(np.prod(shape, dtype=int)) for shape in self.structure.shapes]
         parts = jnp.split(flat, np.cumsum(sizes)[:-1].tolist())
@@ -95,10 +103,10 @@ class Program:
         self, gradient: Float[Array, " p"], state: PyTree, params: Float[Array, " p"]
     ) -> tuple[Float[Array, " p"], PyTree]:
         """One step of the optimizer, as one flat vector."""
-        updates, state = self.optimizer.update(
+        updates, state = (self.optimizer or _ADAM).update(
             self._as_optimized(gradient), state, self._as_optimized(params)
         )
-        if not self.flat_parameters:
+        if self.optimizer is not None:
             updates = jnp.concatenate([jnp.ravel(part) for part in updates])
         return updates, state
 
@@ -119,19 +127,6 @@ class Program:
         """
         run = _run if self.multi_thread else _run_single_threaded
         return run(self, state, lane, rows, cooldown, np.int32(n_epochs), np.bool_(train))
-
-
-def first_state(program: Program, params: Float[Array, " p"]) -> LaneState:
-    """Return the state before the first step."""
-    state = LaneState(
-        params=params,
-        previous=params,
-        optimizer=program.init_optimizer(params),
-        step=jnp.int32(0),
-        epoch=jnp.int32(0),
-        finite=jnp.bool_(True),
-    )
-    return on_devices(state, program.mesh)
 
 
 _SHUFFLE_ROUNDS = 32
@@ -209,7 +204,7 @@ def _run_epochs(program, state, lane, rows, cooldown, n_epochs, train):
         finite = state.finite & jnp.isfinite(loss + jnp.sum(0.0 * gradient))
         updates, optimizer = program.updates(gradient, state.optimizer, state.params)
         rate = cooled(step, cooldown.start, cooldown.length, jnp)
-        if program.scaled:
+        if program.optimizer is None:
             rate = -lane.learning_rate * rate
         moving, failed = finite & train, ~finite & train
         # Parameters may be finite numbers and yet have an infinite loss: then the step that led to
@@ -255,28 +250,3 @@ _run_single_threaded = jax.jit(
     static_argnums=0,
     compiler_options={**_WIDE, "xla_cpu_multi_thread_eigen": False},
 )
-
-_ADAM = optax.scale_by_adam()
-
-
-@functools.cache
-def make_program(
-    structure: Structure,
-    *,
-    optimizer: optax.GradientTransformation | None,
-    batch_size: int,
-    shuffle: bool,
-    multi_thread: bool,
-    mesh: Mesh | None = None,
-) -> Program:
-    """Return the program for these static choices; Adam unless an optimizer is given."""
-    return Program(
-        structure=structure,
-        optimizer=_ADAM if optimizer is None else optimizer,
-        flat_parameters=optimizer is None,
-        scaled=optimizer is None,
-        batch_size=batch_size,
-        shuffle=shuffle,
-        multi_thread=multi_thread,
-        mesh=mesh,
-    )

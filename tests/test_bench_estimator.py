@@ -146,6 +146,18 @@ def test_so_are_the_cells_of_others(method, folder, scored):
     check(found, scored, model.predict_dist(x[test]), y, train, test)
 
 
+def test_boosting_is_decided_by_its_seed():
+    """Among equal splits a tree draws; the package leaves its trees to NumPy's global seed."""
+    pytest.importorskip("ngboost")
+    x, y = numbers()
+    found = []
+    for state in (0, 1):
+        np.random.seed(state)  # noqa: NPY002
+        # Few rows have many splits that are as good, which differ on the others.
+        found.append(NGBoost(max_trees=20).fit(x[:25], y[:25, 0]).predict_dist(x[25:]).mean)
+    np.testing.assert_array_equal(*found)
+
+
 def test_every_method_is_among_them():
     assert {name for name, _ in FAWN} | set(OTHERS) == set(METHODS)
 

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from varprop.baselines.rows import one_target
 from varprop.predictive.distribution import Predictive
@@ -56,8 +57,12 @@ class NGBoost:
 
     def _new(self, n_trees: int) -> Any:
         from ngboost import NGBRegressor
+        from ngboost.learners import default_tree_learner
 
+        # NGBoost's own seed does not reach its trees, which draw among splits that are as good.
+        tree = clone(default_tree_learner).set_params(random_state=self.random_state)
         return NGBRegressor(
+            Base=tree,
             n_estimators=n_trees,
             learning_rate=self.learning_rate,
             random_state=self.random_state,

@@ -1,6 +1,7 @@
 """Sources of rows: Parquet files, Dask frames, parts of both; and what is wrong with a file."""
 
 import dask.dataframe
+import jax
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -8,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import rows
-from varprop import Data
+import tiny
+from varprop import ROPD, Data, fit
 from varprop.data import DaskSource, ParquetSource, SourceError, Statistics, split_source
 from varprop.data.source import AbstractSource, Rows
 from varprop.data.splitting import gather
@@ -271,6 +273,24 @@ class Liar(AbstractSource):
 def test_other_columns_in_a_later_block(second, sentence):
     with pytest.raises(SourceError, match=f"^{sentence}$"):
         Statistics.of(Liar(second))
+
+
+@pytest.mark.parametrize(
+    ("second", "sentence"),
+    [
+        (Rows(np.ones((4, 3)), np.ones((4, 1))), r"block 1 has x of shape \(4, 3\), but its .*"),
+        (Rows(np.ones((3, 2)), np.ones((3, 1))), "the source has fewer rows than it said: .*"),
+    ],
+    ids=["columns", "rows"],
+)
+@pytest.mark.parametrize("buffer_rows", [None, 4], ids=["one buffer", "two buffers"])
+def test_a_block_that_changes_after_it_was_looked_at(second, sentence, buffer_rows):
+    honest = Liar(Rows(np.ones((4, 2)), np.ones((4, 1))))
+    statistics = Statistics.of(honest)
+    recipe = tiny.recipe(batch_size=4)
+    options = {"statistics": statistics, "buffer_rows": buffer_rows, "recipe": recipe}
+    with pytest.raises(SourceError, match=f"^{sentence}$"):
+        fit(tiny.model(), Liar(second), ROPD(), key=jax.random.key(0), **options)
 
 
 @pytest.mark.parametrize("split", [False, True])

@@ -1,10 +1,11 @@
-"""Imports go one way, the NumPy branch knows nothing of JAX, and importing the library stays light.
+"""Imports go one way, room by room; most rooms know nothing of JAX; importing stays light.
 
-A new file fails here until it has been given its place in one of the two orders below: that is the
-moment to think about where it belongs.
+A new package fails here until it has been given its place below: that is the moment to think about
+where it belongs.
 """
 
 import ast
+import graphlib
 import inspect
 import pathlib
 import subprocess
@@ -17,99 +18,35 @@ import varprop
 
 ROOT = pathlib.Path(varprop.__file__).parent
 
-# Each may import only what stands before it. `.*` is a package, whose files may use each other.
-ORDER = [
-    "_checks",
-    "numerics",
-    "covariance",
-    "moments",
-    "parameters",
-    "nn.contract",
-    "nn.variables",
-    "nn.weights",
-    "nn.noise",
-    "nn.activations",
-    "nn.integrators",
-    "nn.layers",
-    "nn",
-    "checking",
-    "priors",
-    "likelihoods",
-    "model",
-    "data",
-    "prediction",
-    "objectives",
+# A room may import only rooms that stand before it.
+ROOMS = [
+    "errors",
+    "atomic",
     "compilation",
-    "distributed",
-    "training.recipe",
-    "training.result",
-    "training.progress",
-    "training.checkpoint",
-    "training.devices",
-    "training.program",
-    "training.lanes",
-    "training.preparation",
-    "training.session",
-    "training.engine",
+    "moments",
+    "nn",
+    "learning",
+    "data",
+    "predictive",
     "training",
-    "streaming.source",
-    "streaming.*",
-    "persistence",
-    "regressor_inputs",
-    "regressor_options",
-    "regressor_methods",
-    "regressor_training",
-    "regressor",
-    "regressor_streaming",
-    "regressor_state",
-    "onnx_graph",
-    "onnx_export",
-    "skpro",
-    "baselines.*",
-    "bench.*",
-    "tables.errors",
-    "tables.*",
-    "cli.shared",
-    "cli.*",
+    "estimators",
+    "files",
+    # Applications: each uses the rooms above and is used by none of them.
+    "baselines",
+    "bench",
+    "plotting",
+    "report",
+    "tables",
+    "cli",
     "__main__",
 ]
 
-# The side branch: NumPy and SciPy only. The main branch may import it, never the other way round.
-NUMPY_ORDER = [
-    "_mixture",
-    "_members",
-    "_predictive_checks",
-    "predictive",
-    "metrics",
-    "scoring",
-    "conformal",
-    "importance",
-    "scorecard",
-    "diagnostics",
-    "plotting.style",
-    "plotting.judging",
-    "plotting.shapes",
-    "plotting",
-    "report.numerals",
-    "report.svg",
-    "report.charts",
-    "report.regions",
-    "report.words",
-    "report.files",
-    "report.targets",
-    "report.page",
-    "report.benchmark",
-    "report",
-]
+# NumPy and SciPy only: what comes in, what comes out, and how training is scheduled.
+WITHOUT_JAX = ["errors", "atomic", "data", "predictive", "plotting", "report"]
+WITHOUT_JAX += ["training.recipe", "training.schedule"]
 
-# Imports inside a function that may point upward: what saves, exports or streams is rarely asked
-# for, and is built on top of what it belongs to.
-DEFERRED = {
-    ("regressor", "regressor_state"),
-    ("regressor", "onnx_export"),
-    ("training.engine", "streaming.engine"),
-    ("training.engine", "streaming.source"),
-}
+# The one arrow that points back, inside functions: an estimator saves and exports itself.
+DEFERRED = {("estimators", "files")}
 
 JAX = {"jax", "jaxlib", "jaxtyping", "equinox", "optax"}
 
@@ -152,41 +89,43 @@ def own_imports(name: str):
             yield module.removeprefix("varprop."), deferred
 
 
-def rank(name: str, order: list[str]) -> int | None:
-    """Place in an order; a package listed with `.*` gives one place to all its files."""
-    for position, entry in enumerate(order):
-        package = entry.removesuffix(".*")
-        if name == package or (entry.endswith(".*") and name.startswith(package + ".")):
-            return position
-    return None
+def room(name: str) -> str:
+    """`nn` for `nn.layers`; a file at the top is a room of its own."""
+    return name.split(".")[0]
 
 
-def test_every_file_has_its_place():
-    lost = [name for name in FILES if name and rank(name, ORDER + NUMPY_ORDER) is None]
-    assert not lost, f"give these files a place in the orders of {__file__}: {lost}"
-    assert len(set(ORDER + NUMPY_ORDER)) == len(ORDER + NUMPY_ORDER)
+def test_every_file_is_in_a_room():
+    lost = {room(name) for name in FILES if name} - set(ROOMS)
+    assert not lost, f"give these a place in the order of {__file__}: {lost}"
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name])
 def test_imports_go_one_way(name):
-    place = rank(name, ORDER)
+    place = ROOMS.index(room(name))
     for imported, deferred in own_imports(name):
-        if deferred and (name, imported) in DEFERRED:
+        if deferred and (room(name), room(imported)) in DEFERRED:
             continue
-        if place is None:  # the NumPy branch
-            below = rank(imported, NUMPY_ORDER)
-            assert below is not None, f"{name} imports {imported}, which is not of the NumPy branch"
-            assert below < rank(name, NUMPY_ORDER), f"{name} imports {imported}: an upward arrow"
-        elif rank(imported, NUMPY_ORDER) is None:
-            below = rank(imported, ORDER)
-            same_package = ORDER[place].endswith(".*") and below == place
-            assert below < place or same_package, f"{name} imports {imported}: an upward arrow"
+        below = ROOMS.index(room(imported))
+        assert below <= place, f"{name} imports {imported}: an upward arrow"
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if rank(name, NUMPY_ORDER) is not None])
-def test_the_numpy_branch_knows_nothing_of_jax(name):
+def test_no_file_imports_itself_by_a_detour():
+    graph = {
+        name: {imported for imported, deferred in own_imports(name) if not deferred} - {name}
+        for name in FILES
+        if name and not FILES[name].name.startswith("__")
+    }
+    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in FILES if n and (room(n) in WITHOUT_JAX or n in WITHOUT_JAX)]
+)
+def test_these_rooms_know_nothing_of_jax(name):
     found = {module.split(".")[0] for module, _ in imports(name)}
     assert not found & JAX
+    for imported, _ in own_imports(name):
+        assert {room(imported), imported} & set(WITHOUT_JAX), f"{name} imports {imported}"
 
 
 def test_an_upward_arrow_is_seen(tmp_path, monkeypatch):
@@ -197,19 +136,30 @@ def test_an_upward_arrow_is_seen(tmp_path, monkeypatch):
         path.write_text(text)
         monkeypatch.setitem(FILES, name, path)
 
-    write("moments", "from varprop.nn.layers import Dense")
-    write("covariance", "def late():\n    from varprop import nn")
-    for name in ("moments", "covariance"):
+    write("moments.gaussian", "from varprop.nn.layers import Dense")
+    write("nn.weights", "def late():\n    from varprop import training")
+    for name in ("moments.gaussian", "nn.weights"):
         with pytest.raises(AssertionError, match="an upward arrow"):
             test_imports_go_one_way(name)
-    write("metrics", "import jax.numpy as jnp\nfrom varprop.moments.gaussian import Gaussian")
-    with pytest.raises(AssertionError, match="not of the NumPy branch"):
-        test_imports_go_one_way("metrics")
+    write("predictive.metrics", "import jax.numpy as jnp")
     with pytest.raises(AssertionError):
-        test_the_numpy_branch_knows_nothing_of_jax("metrics")
+        test_these_rooms_know_nothing_of_jax("predictive.metrics")
+    write("predictive.metrics", "from varprop.moments.gaussian import Gaussian")
+    with pytest.raises(AssertionError):
+        test_these_rooms_know_nothing_of_jax("predictive.metrics")
+    write("moments.numerics", "from varprop.moments.gaussian import Gaussian")
+    write("moments.gaussian", "from varprop.moments.numerics import square_root")
+    with pytest.raises(graphlib.CycleError):
+        test_no_file_imports_itself_by_a_detour()
     write("novelty", "")
     with pytest.raises(AssertionError, match="novelty"):
-        test_every_file_has_its_place()
+        test_every_file_is_in_a_room()
+
+
+def test_files_can_be_read_in_one_sitting():
+    long = {name: n for name, path in FILES.items() if (n := path.read_text().count("\n")) > 400}
+    assert not long
+    assert len([path for path in ROOT.iterdir() if path.is_file()]) <= 12
 
 
 def test_importing_the_library_is_light():

@@ -11,6 +11,7 @@ import pytest
 import cases
 import truth
 from varprop import Gaussian, check, nn
+from varprop.nn.layers import linear_moments
 
 pytestmark = pytest.mark.usefixtures("strict_promotion")
 
@@ -293,3 +294,63 @@ def test_the_bias_of_a_toy_net_is_recorded(record_property):
     assert not report.passed
     # Products of four weights have heavier tails than a Gaussian: the ratio is known to about 1 %.
     np.testing.assert_allclose(ratio, [[0.587, 0.493], [0.754, 0.717]], rtol=0.04)
+
+
+# ---- the linear rule ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("known", [(), ("x",), ("weight",), ("bias",), ("x", "weight", "bias")])
+def test_the_linear_rule_entry_by_entry(x64, known):
+    """Products and sums of independents, written out in NumPy; rows, columns and the own part."""
+    rng = np.random.default_rng(0)
+    shapes = {"x": (5, 3), "weight": (2, 3), "bias": (2,)}
+    means = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+    spreads = {name: rng.uniform(0.1, 2, size=shape) for name, shape in shapes.items()}
+    spreads |= {name: 0 * spreads[name] for name in known}
+    given = {
+        name: Gaussian(means[name], None if name in known else spreads[name]) for name in shapes
+    }
+    mean, var, own = np.zeros((5, 2)), np.zeros((5, 2)), np.zeros((5, 2))
+    for row, out in np.ndindex(5, 2):
+        mean[row, out], var[row, out] = means["bias"][out], spreads["bias"][out]
+        own[row, out] = spreads["bias"][out]
+        for i in range(3):
+            m, v = means["x"][row, i], spreads["x"][row, i]
+            w, s = means["weight"][out, i], spreads["weight"][out, i]
+            mean[row, out] += m * w
+            var[row, out] += (m**2 + v) * (w**2 + s) - m**2 * w**2  # E[x^2] E[w^2] - (E[x] E[w])^2
+            own[row, out] += (m**2 + v) * s
+    x, weight, bias = given.values()
+    for got, want in [
+        (linear_moments(x, weight, bias), (mean, var)),
+        (linear_moments(x, weight, bias, own=True), (mean, own)),
+        (linear_moments(x.T, weight, bias, columns=True), (mean.T, var.T)),
+    ]:
+        np.testing.assert_allclose(got[0], want[0], rtol=1e-12)
+        if got[1] is None:
+            assert set(known) == set(shapes) or (known == ("weight", "bias") and not want[1].any())
+        else:
+            np.testing.assert_allclose(got[1], want[1], rtol=1e-12)
+
+
+class Turned(nn.AbstractLayer):
+    """A layer that knows only rows: the contract's default brings it columns."""
+
+    inner: nn.AbstractLayer
+
+    def moments(self, x):
+        assert x.shape[-1] == 3, "rows, not columns"
+        return self.inner.moments(x)
+
+    def sample(self, key):
+        return self.inner.sample(key)
+
+
+def test_layers_that_know_only_rows_stand_among_those_that_take_columns():
+    dense = nn.Dense(nn.GaussianWeights.init(jax.random.key(0), (4, 3)))
+    x = Gaussian(jnp.ones((6, 3)), 0.5)
+    for layers in ([dense], [dense, nn.ReLU()]):
+        want = nn.Sequential(layers).moments(x)
+        got = nn.Sequential([Turned(layers[0]), *layers[1:]]).moments(x)
+        np.testing.assert_allclose(got.mean, want.mean, rtol=1e-5)
+        np.testing.assert_allclose(got.var, want.var, rtol=1e-5)

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import truth
-from varprop import numerics
+from varprop.moments import numerics
 
 pytestmark = pytest.mark.usefixtures("strict_promotion")
 
@@ -95,3 +95,13 @@ def test_legendre_nodes_integrate_polynomials(n):
     t, w = numerics.legendre_nodes(n)
     for degree in range(2 * n):
         assert w @ t**degree == pytest.approx(1 / (degree + 1), rel=1e-13)
+
+
+@pytest.mark.parametrize("limit", [15.9, 38.0])
+def test_the_bell_without_bits_is_the_bell(dtype, limit):
+    x = jnp.linspace(0, limit if dtype == jnp.float64 else 15.9, 1001, dtype=dtype)
+    keep = 2.0**64 if dtype == jnp.float32 else 1.0
+    want = np.exp(-0.5 * np.asarray(x, np.float64) ** 2) * keep
+    rtol = 2e-5 if dtype == jnp.float32 else 1e-12
+    for bell in (numerics.kept_bell_by_exp, numerics._kept_bell):
+        np.testing.assert_allclose(bell(x), want, rtol=rtol, atol=1e-307)

@@ -464,9 +464,7 @@ def test_a_class_that_is_not_registered_is_one_sentence_either_way(tmp_path):
     header, arrays = state(content)
     text = json.dumps(header).replace("Registered", "Elsewhere")
     path.write_bytes(resigned(json.loads(text), arrays))
-    with pytest.raises(
-        ModelFileError, match="class 'Elsewhere', which is not known here"
-    ):
+    with pytest.raises(ModelFileError, match="class 'Elsewhere', which is not known here"):
         load_model(path)
 
 

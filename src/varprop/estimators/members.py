@@ -30,6 +30,7 @@ class Epochs:
     seed: int
     warm_up: bool
     leaves: list[Any]
+    n_steps: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,7 +172,8 @@ class Task:
             leaves.append(runner.to_checkpoint()[0])
             losses.append(runner.schedule.losses[-1])
             trained.append(kept(runner.model()))
-        after = Epochs(epochs.seed, recipe.kl_warmup > 0, leaves)
+        n_steps = sum(int(runner.state.step) for runner in runners)
+        after = Epochs(epochs.seed, recipe.kl_warmup > 0, leaves, n_steps)
         return trained, after, float(np.mean(losses))
 
 

@@ -132,6 +132,8 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         Final training objective of every start.
     n_iter_ : int
         Epochs trained (by the member that trained longest).
+    n_steps_ : int
+        Optimization steps of all members; of the epochs in a row, after `partial_fit`.
 
     Examples
     --------
@@ -250,6 +252,7 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         self.outcome_ = max((fit.outcome for fit in fits), key=_RANK.index).value
         self.loss_ = float(np.mean([fit.loss for fit in fits]))
         self.n_iter_ = max(len(fit.history) for fit in fits)
+        self.n_steps_ = sum(fit.n_steps for fit in fits)
         curves = np.full((len(fits), self.n_iter_), np.nan)
         for curve, fit in zip(curves, fits, strict=True):
             curve[: len(fit.history)] = fit.history
@@ -292,6 +295,7 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         self.loss_curve_ = np.append(self.loss_curve_, self.loss_)
         self.restart_losses_ = np.full((len(members), 1), self.loss_)
         self.n_iter_ += 1
+        self.n_steps_ = self._epochs.n_steps
         return self
 
     def _task(self, X: Any, y: Any, sample_weight: Any, X_std: Any, *, going_on: bool) -> Task:

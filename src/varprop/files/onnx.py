@@ -20,7 +20,7 @@ from varprop.atomic import replacing
 from varprop.estimators.members import member_dtype, to_jax
 from varprop.estimators.regressor import FAWNRegressor
 from varprop.moments.gaussian import Gaussian, JointGaussian
-from varprop.moments.numerics import portable, step_probability
+from varprop.moments.numerics import kept_bell_by_exp, step_probability
 
 # Old enough for the runtimes of the last years; nothing newer is needed.
 OPSET, IR_VERSION = 17, 8
@@ -41,7 +41,7 @@ def to_onnx(model: FAWNRegressor) -> ModelProto:
         Naming the operation, if the network uses one that has no rule here.
     """
     graph, d = _Graph(), model.n_outputs_
-    with portable(), jax.enable_x64(True):
+    with jax.enable_x64(True):
         (rows,) = jax.export.symbolic_shape("rows")
         x = jax.ShapeDtypeStruct((rows, model.n_features_in_), jnp.float64)
         traced = jax.make_jaxpr(lambda x: _prediction(model, x))(x)
@@ -179,6 +179,8 @@ def _translate(graph: _Graph, traced: Any, inputs: Sequence[Any]) -> list[Any]:
         fixed = all(isinstance(n, int) for out in eqn.outvars for n in out.aval.shape)
         empty = [0 in v.aval.shape for v in (*eqn.invars, *eqn.outvars)]
         if inner is not None:
+            other = _REPLACED.get(inner.jaxpr.debug_info.func_name)
+            inner = inner if other is None else jax.make_jaxpr(other)(*inner.in_avals)
             results = _translate(graph, inner, taken)
         elif empty[-1] or (any(empty) and eqn.primitive.name in ("dot_general", "reduce_sum")):
             # Nothing, or a sum over nothing, on which runtimes crash.
@@ -194,6 +196,8 @@ def _translate(graph: _Graph, traced: Any, inputs: Sequence[Any]) -> list[Any]:
     return list(map(read, jaxpr.outvars))
 
 
+#: Functions of ours that need what ONNX does not have, and what is taken instead.
+_REPLACED = {"_kept_bell": kept_bell_by_exp}
 #: Operations that ONNX has too, entry by entry.
 _SAME = {
     "abs": "Abs",

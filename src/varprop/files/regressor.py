@@ -92,6 +92,7 @@ def save_regressor(
         "n_iter": int(model.n_iter_),
         "n_members": len(model.members_),
         "n_outputs": int(model.n_outputs_),
+        "n_steps": int(model.n_steps_),
         "outcome": model.outcome_,
         "params": params,
         "target_names": model.target_names_,
@@ -131,7 +132,8 @@ def load_regressor(
     model.scaling_, model.outcome_, model.loss_ = scaling, header["outcome"], header["loss"]
     model.loss_curve_ = arrays["training.loss_curve"]
     model.restart_losses_ = arrays["training.restart_losses"]
-    model.n_iter_ = header["n_iter"]
+    # Format 1 did not count steps.
+    model.n_iter_, model.n_steps_ = header["n_iter"], header.get("n_steps", header["n_iter"])
     model._epochs = None
     linear = {
         name.removeprefix("linear."): array
@@ -145,8 +147,9 @@ def _check(header: dict[str, Any], table: dict[str, ArraySpec]) -> None:
     """Raise ModelFileError unless the header is complete and the arrays are what it calls for."""
     if header.get("class") != "FAWNRegressor":
         raise ModelFileError(f"the file holds no FAWNRegressor: {str(header.get('class'))[:80]!r}.")
-    if set(header) - {"table", "members"} != set(_KEYS) or not (
-        isinstance(header.get("table", {}), dict) and isinstance(header.get("members", []), list)
+    later = {"table": dict, "members": list, "n_steps": int}  # which format 1 may not have
+    if set(header) - set(later) != set(_KEYS) or not all(
+        type(header.get(name, kind())) is kind for name, kind in later.items()
     ):
         raise ModelFileError("the header lacks an entry or has one too many.")
     for name, kind in _KEYS.items():

@@ -55,7 +55,7 @@ def linear_moments(
     columns: bool = False,
     own: bool = False,
 ) -> tuple[Float[Array, "..."], Float[Array, "..."] | None]:
-    """The linear rule: mean and variance of W x + b, all of whose entries are independent.
+    """Return mean and variance of W x + b, all entries independent: the linear rule.
 
     E = E[W] E[x] + E[b] and V = E[W^2] V[x] + V[W] E[x]^2 + V[b], the squares entry by entry. What
     an exactly known part would contribute is not computed.

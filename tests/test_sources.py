@@ -12,8 +12,7 @@ import rows
 import tiny
 from varprop import ROPD, Data, fit
 from varprop.data import DaskSource, ParquetSource, SourceError, Statistics, split_source
-from varprop.data.source import AbstractSource, Rows
-from varprop.data.splitting import gather
+from varprop.data.source import AbstractSource, Rows, gather
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,29 @@ from __future__ import annotations
 import os
 import pathlib
 
-import jax
+
+def cache_variables(folder: str | os.PathLike[str] | None = None) -> dict[str, str]:
+    """Return JAX's variables that let it keep compiled programs, for the environment.
+
+    Parameters
+    ----------
+    folder
+        As in `enable_compilation_cache`; it is not made.
+
+    Examples
+    --------
+    >>> cache_variables("programs")["JAX_COMPILATION_CACHE_DIR"]
+    'programs'
+    """
+    if folder is None:
+        home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        folder = os.path.join(home, "varprop", "jax")
+    return {
+        "JAX_COMPILATION_CACHE_DIR": os.fspath(folder),
+        # JAX's defaults keep only what took over a second to compile; ours are many small programs.
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.05",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
 
 
 def enable_compilation_cache(folder: str | os.PathLike[str] | None = None) -> pathlib.Path:
@@ -29,16 +51,14 @@ def enable_compilation_cache(folder: str | os.PathLike[str] | None = None) -> pa
     >>> enable_compilation_cache("cache")  # doctest: +SKIP
     PosixPath('cache')
     """
-    if folder is None:
-        home = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-        folder = pathlib.Path(home) / "varprop" / "jax"
-    path = pathlib.Path(folder)
-    path.mkdir(parents=True, exist_ok=True)
-    jax.config.update("jax_compilation_cache_dir", str(path))
-    # JAX's defaults keep only what took over a second to compile; ours are many small programs.
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    return path
+    import jax
+
+    path, seconds, n_bytes = cache_variables(folder).values()
+    pathlib.Path(path).mkdir(parents=True, exist_ok=True)
+    jax.config.update("jax_compilation_cache_dir", path)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", float(seconds))
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", int(n_bytes))
+    return pathlib.Path(path)
 
 
 def use_one_thread() -> None:

@@ -21,6 +21,7 @@ from varprop.cli.fit import fit
 from varprop.cli.predict import predict
 from varprop.cli.report import report
 from varprop.cli.shared import EPILOG, ExitCode
+from varprop.compilation import cache_variables
 
 app = typer.Typer(
     name="varprop",
@@ -62,14 +63,12 @@ def _keep_compiled() -> None:
 
     It reads these variables when it is imported, which is when a command begins to work.
     """
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = pathlib.Path(cache, "varprop", "jax")
+    variables = cache_variables()
+    folder = pathlib.Path(variables["JAX_COMPILATION_CACHE_DIR"])
     there = next(place for place in (folder, *folder.parents) if place.exists())
     if there.is_dir() and os.access(there, os.W_OK):
-        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
-        # JAX's defaults keep only what took a second to compile; ours are many small programs.
-        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
-        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+        for name, value in variables.items():
+            os.environ.setdefault(name, value)
 
 
 def main() -> None:

@@ -5,10 +5,9 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "source": ["AbstractSource", "Data", "Rows", "SourceError"],
+        "source": ["AbstractSource", "Data", "Rows", "SourceError", "split_source"],
         "statistics": ["Scaling", "Statistics"],
         "parquet": ["ParquetSource"],
         "frames": ["DaskSource"],
-        "splitting": ["split_source"],
     },
 )

@@ -8,8 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from varprop.data.source import AbstractSource, Data, Rows
-from varprop.data.splitting import gather
+from varprop.data.source import AbstractSource, Data, Rows, gather
 from varprop.data.statistics import check_rows, first_nonfinite
 
 #: Up to this many rows, equal rows are merged and the rest is put in a fixed order.

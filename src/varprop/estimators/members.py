@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
+from joblib import effective_n_jobs
+from sklearn.utils import check_random_state
 
 from varprop.data.source import AbstractSource
 from varprop.data.statistics import Scaling, Statistics
@@ -64,25 +66,19 @@ class Task:
         floor = self.statistics.noise_floor / self.scaling.y_scale
         return dataclasses.replace(model, likelihood=model.likelihood.floored(floor))
 
-    def train(
-        self,
-        key: PRNGKeyArray,
-        members: Sequence[Model] | None,
-        *,
-        n_threads: int,
-        progress: bool,
-    ) -> tuple[list[Fit], bool]:
+    def seed(self) -> int:
+        """Draw the seed of a run; each member has its own part of it."""
+        random_state = check_random_state(self.options["random_state"])
+        return int(random_state.randint(np.iinfo(np.int32).max))
+
+    def train(self, members: Sequence[Model] | None) -> tuple[list[Fit], bool]:
         """Train every member from several starts and keep the best of each.
 
         Parameters
         ----------
-        key
-            Random key; each member has its own part of it.
         members
             Go on from these (a warm start): no others are started then, and the KL keeps its full
             weight.
-        n_threads, progress
-            Lanes trained at a time, and whether to show a bar.
 
         Returns
         -------
@@ -90,7 +86,7 @@ class Task:
             One fit per member.
         """
         recipe = make_recipe(self.options, self.data.n_rows)
-        keys = jax.random.split(key, self.options["n_members"])
+        keys = jax.random.split(jax.random.key(self.seed()), self.options["n_members"])
         size = self.options["n_restarts"] if members is None else 1
         lanes: list[Lane] = []
         for number, member_key in enumerate(keys):
@@ -110,8 +106,9 @@ class Task:
             make_objective(self.options),
             scaling=self.scaling,
             statistics=self.statistics,
-            n_threads=n_threads,
-            progress=progress,
+            n_threads=effective_n_jobs(self.options["n_jobs"]),
+            progress=bool(self.options["verbose"]),
+            devices=self._devices(),
         )
         chosen = []
         for first in range(0, len(fits), size):
@@ -124,8 +121,11 @@ class Task:
             chosen.append(dataclasses.replace(best_of(sound), restart_losses=losses))
         return chosen, any(fit.outcome is Outcome.INTERRUPTED for fit in fits)
 
+    def _devices(self) -> list[jax.Device] | None:
+        return None if self.options["devices"] is None else jax.devices()
+
     def train_epoch(
-        self, members: Sequence[Model] | None, epochs: Epochs
+        self, members: Sequence[Model] | None, epochs: Epochs | None
     ) -> tuple[list[Model], Epochs, float]:
         """Train every member for one more pass, the optimizers' states carried along.
 
@@ -134,13 +134,14 @@ class Task:
         members
             Where it stands, or None to start.
         epochs
-            What the epoch before returned.
+            What the epoch before returned, if there was one.
 
         Returns
         -------
         members, epochs, loss
             The last is the mean over members of the epoch's training loss.
         """
+        epochs = epochs or Epochs(self.seed(), warm_up=members is None, leaves=[])
         key, n = jax.random.key(epochs.seed), self.options["n_members"]
         recipe = epoch_recipe(self.options, self.data.n_rows, warm_up=epochs.warm_up)
         if members is None:
@@ -159,6 +160,7 @@ class Task:
             make_objective(self.options),
             scaling=self.scaling,
             statistics=self.statistics,
+            devices=self._devices(),
         )
         trained, leaves, losses = [], [], []
         for number, runner in enumerate(runners):

@@ -22,7 +22,7 @@ from varprop.learning.model import Model, regression_model
 from varprop.learning.objectives import AbstractObjective, SampledVI
 from varprop.nn.activations import AbstractActivation
 from varprop.nn.noise import DropConnect, Dropout, GaussianWeightNoise
-from varprop.nn.registry import options as named_classes
+from varprop.nn.registry import chosen
 from varprop.nn.weights import AbstractWeights
 from varprop.training.recipe import Recipe, StopRule
 
@@ -56,25 +56,9 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "random_state": ["random_state"],
     "dtype": [StrOptions({"float32", "float64"})],
     "verbose": ["verbose"],
+    "devices": [StrOptions({"all"}), None],
     "n_jobs": [numbers.Integral, None],
 }
-
-
-def chosen(base: Any, value: Any, option: str) -> Any:
-    """Return the registered class of this name, or what was given if it is of the kind already.
-
-    Examples
-    --------
-    >>> chosen(AbstractObjective, "vi", "objective").__name__
-    'VI'
-    """
-    if isinstance(value, base) or (isinstance(value, type) and issubclass(value, base)):
-        return value
-    known = named_classes(base)
-    if value not in known:
-        names = ", ".join(map(repr, known))
-        raise ValueError(f"{option} must be one of {names}, but is {value!r}.")
-    return known[value]
 
 
 def layer_sizes(value: Any) -> tuple[int, ...]:

@@ -8,9 +8,7 @@ from typing import Any, ClassVar
 
 import jax
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from varprop.data.statistics import Scaling, Statistics
@@ -104,6 +102,9 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         Precision of the network; results are float64 in either case.
     verbose : bool, default=False
         Show a progress bar.
+    devices : {"all"} or None, default=None
+        "all" shards every batch over all devices that JAX sees, also those of other processes
+        after `varprop.distributed.initialize`; one device unless given.
     n_jobs : int, default=None
         Lanes (members and restarts) trained at a time, on threads; -1 for all cores.
 
@@ -183,6 +184,7 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         random_state: Any = None,
         dtype: str = "float32",
         verbose: bool = False,
+        devices: str | None = None,
         n_jobs: int | None = None,
     ):
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -209,6 +211,7 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         self.random_state = random_state
         self.dtype = dtype
         self.verbose = verbose
+        self.devices = devices
         self.n_jobs = n_jobs
 
     # ---- training ---------------------------------------------------------------------------
@@ -238,15 +241,10 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         FAWNRegressor
             The estimator itself. After Ctrl-C it is what there was then, with a warning.
         """
-        going_on = self.warm_start and hasattr(self, "members_")
-        task = self._task(X, y, sample_weight, X_std, going_on=going_on)
+        members = self.members_ if self.warm_start and hasattr(self, "members_") else None
+        task = self._task(members, X, y, sample_weight, X_std)
         with jax.enable_x64(self.dtype == "float64"):
-            fits, interrupted = task.train(
-                jax.random.key(self._seed()),
-                self.members_ if going_on else None,
-                n_threads=effective_n_jobs(self.n_jobs),
-                progress=bool(self.verbose),
-            )
+            fits, interrupted = task.train(members)
             self.members_ = [kept(fit.model) for fit in fits]
         self.scaling_, self._epochs = fits[0].scaling, None
         self.outcome_ = max((fit.outcome for fit in fits), key=_RANK.index).value
@@ -282,14 +280,12 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         FAWNRegressor
             The estimator itself.
         """
-        new = not hasattr(self, "members_")
-        epochs = None if new else self._epochs
-        task = self._task(X, y, sample_weight, X_std, going_on=not new)
+        before = getattr(self, "members_", None)
+        epochs = None if before is None else self._epochs
+        task = self._task(before, X, y, sample_weight, X_std)
         with jax.enable_x64(self.dtype == "float64"):
-            members, self._epochs, self.loss_ = task.train_epoch(
-                None if new else self.members_, epochs or Epochs(self._seed(), new, [])
-            )
-        if new:
+            members, self._epochs, self.loss_ = task.train_epoch(before, epochs)
+        if before is None:
             self.scaling_, self.loss_curve_, self.n_iter_ = task.scaling, np.empty(0), 0
         self.members_, self.outcome_ = members, "max_steps"
         self.loss_curve_ = np.append(self.loss_curve_, self.loss_)
@@ -298,20 +294,19 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         self.n_steps_ = self._epochs.n_steps
         return self
 
-    def _task(self, X: Any, y: Any, sample_weight: Any, X_std: Any, *, going_on: bool) -> Task:
-        """Check all that was given, and return what members are trained on."""
+    def _task(
+        self, members: list[Model] | None, X: Any, y: Any, sample_weight: Any, X_std: Any
+    ) -> Task:
+        """Check all that was given, and return what members, new or old, are trained on."""
         self._validate_params()
         options = self.get_params(deep=False)
-        data = training_data(self, X, y, sample_weight, X_std, reset=not going_on)
+        data = training_data(self, X, y, sample_weight, X_std, reset=members is None)
         statistics = Statistics.of(data)
-        if not going_on:
+        if members is None:
             return Task(options, data, statistics, statistics.scaling)
         with jax.enable_x64(self.dtype == "float64"):
-            check_goes_on(self.members_, options, self.n_features_in_)
+            check_goes_on(members, options, self.n_features_in_)
         return Task(options, data, statistics, self.scaling_)
-
-    def _seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
     @property
     def noise_std_(self) -> np.ndarray | None:
@@ -344,10 +339,8 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         squeeze, parts = self._y_ndim == 1, []
         for member in self.members_:
             with jax.enable_x64(member_dtype(member) == np.float64):
-                model = to_jax(member)
-                parts.append(
-                    propagate(model, X, x_var=x_var, scaling=self.scaling_, squeeze=squeeze)
-                )
+                model, scaling = to_jax(member), self.scaling_
+                parts.append(propagate(model, X, x_var=x_var, scaling=scaling, squeeze=squeeze))
         return parts[0] if len(parts) == 1 else Predictive.mixture(parts)
 
     # ---- files ------------------------------------------------------------------------------

@@ -35,15 +35,6 @@ def constant(**options: Any) -> Any:
     return eqx.field(metadata=metadata, **options)
 
 
-def _is_constant(owner: Any, name: str) -> bool:
-    if not dataclasses.is_dataclass(owner):
-        return False
-    return any(
-        field.name == name and not field.metadata.get("trainable", True)
-        for field in dataclasses.fields(owner)
-    )
-
-
 def trainable_mask(tree: PyTree) -> PyTree:
     """Return the tree with True at every array to be learned and False elsewhere.
 
@@ -54,7 +45,8 @@ def trainable_mask(tree: PyTree) -> PyTree:
         node = tree
         for key in path:
             if isinstance(key, GetAttrKey):
-                if _is_constant(node, key.name):
+                field = getattr(node, "__dataclass_fields__", {}).get(key.name)
+                if field is not None and not field.metadata.get("trainable", True):
                     return False
                 node = getattr(node, key.name)
             elif isinstance(key, SequenceKey):

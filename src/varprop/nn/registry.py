@@ -6,7 +6,7 @@ Model files name classes and never import anything, so only what is registered c
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T", bound=type)
 
@@ -32,7 +32,7 @@ def register(option: str | None = None) -> Callable[[T], T]:
     ...         return x**2
     ...     def uncertain_moments(self, mean, var):
     ...         return mean**2 + var, 2 * var * (var + 2 * mean**2)
-    >>> options(nn.AbstractActivation)["square"] is Square
+    >>> chosen(nn.AbstractActivation, "square", "activation") is Square
     True
     """
 
@@ -45,9 +45,31 @@ def register(option: str | None = None) -> Callable[[T], T]:
     return keep
 
 
-def options(base: type) -> dict[str, type]:
-    """Return the classes of a kind that have a name as an option, by that name."""
-    return {name: kind for name, kind in _OPTIONS if issubclass(kind, base)}
+def chosen(base: Any, value: Any, option: str) -> Any:
+    """Return the class of this kind that estimators call so, or what was given if it is one.
+
+    Parameters
+    ----------
+    base
+        The kind, such as `varprop.nn.AbstractActivation`.
+    value
+        A name, an object of the kind or a class of it.
+    option
+        What errors call it.
+
+    Examples
+    --------
+    >>> from varprop import nn
+    >>> chosen(nn.AbstractActivation, "relu", "activation").__name__
+    'ReLU'
+    """
+    if isinstance(value, base) or (isinstance(value, type) and issubclass(value, base)):
+        return value
+    known = {name: kind for name, kind in _OPTIONS if issubclass(kind, base)}
+    if value not in known:
+        names = ", ".join(map(repr, known))
+        raise ValueError(f"{option} must be one of {names}, but is {value!r}.")
+    return known[value]
 
 
 def registered(name: str) -> type | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from varprop.data.splitting import gather
+from varprop.data.source import gather
 from varprop.estimators.regressor import FAWNRegressor
 from varprop.predictive.scorecard import LinearModel
 from varprop.tables.columns import join_rows

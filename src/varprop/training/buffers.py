@@ -53,9 +53,10 @@ class Feed:
         """The rows on the devices, if all fit one buffer."""
         if self.plan.n_buffers > 1:
             return None
-        if not spans_processes(self.mesh):
+        if self.mesh is None or not spans_processes(self.mesh):
             pieces = self.read(range(len(self.plan.block_rows)), [(0, self.plan.n_rows)])
-            return on_devices(self.fill(pieces, self.plan.n_rows, self.plan.buffer_rows), self.mesh)
+            rows = self.fill(pieces, self.plan.n_rows, self.plan.buffer_rows)
+            return jax.device_put(rows) if self.mesh is None else on_devices(rows, self.mesh)
         reader = BufferReader(self, first=0, last=1, shuffle=False)
         try:
             return reader.take()

@@ -184,7 +184,7 @@ def _rows_of(data: AbstractSource, lane: Lane, number: int) -> AbstractSource:
 
 def _check_fit(model: Model, data: AbstractSource, dtype: np.dtype) -> None:
     """Let the network see one row, so that a wrong size is reported before anything is compiled."""
-    row = jax.ShapeDtypeStruct((len(data.features),), dtype)
+    row = jax.ShapeDtypeStruct((1, len(data.features)), dtype)
     out = jax.eval_shape(lambda x: model.network.moments(x).mean, row).shape[-1]
     likelihood = model.likelihood
     if likelihood.n_targets != len(data.targets):

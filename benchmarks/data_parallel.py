@@ -32,7 +32,6 @@ def work(options: argparse.Namespace) -> None:
 
     import varprop
     from varprop.nn.parameters import count_parameters
-    from varprop.training.devices import data_mesh
     from varprop.training.preparation import prepare
 
     if options.processes > 1:
@@ -46,13 +45,11 @@ def work(options: argparse.Namespace) -> None:
     lane = varprop.Lane(
         model=model, key=jax.random.key(1), recipe=varprop.Recipe(batch_size=options.batch)
     )
-    (runner,) = prepare(
-        [lane], data, varprop.ROPD(), standardize=True, optimizer=None, mesh=data_mesh(None)
-    )
+    (runner,) = prepare([lane], data, varprop.ROPD(), devices=jax.devices())
     best = float("inf")
     for turn in range(options.repeats + 1):
         begin = time.perf_counter()
-        _, losses = jax.block_until_ready(runner._run(runner.state, 1))
+        _, losses = jax.block_until_ready(runner._run(runner.state, 0, 1))
         if turn:  # the first compiles
             best = min(best, (time.perf_counter() - begin) / n_steps)
     if options.process == 0:
@@ -69,7 +66,7 @@ def messages(options: argparse.Namespace) -> None:
     from varprop.training.devices import data_mesh, replicated
 
     varprop.distributed.initialize(options.address, options.processes, options.process)
-    mesh, repeats = data_mesh(None), 50
+    mesh, repeats = data_mesh(jax.devices()), 50
     assert mesh is not None
     whole = jax.sharding.PartitionSpec()
 

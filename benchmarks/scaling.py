@@ -46,13 +46,13 @@ def one_lane(rows: int, columns: int, width: int, batch: int) -> tuple[float, in
     """Return rows per second and the number of parameters."""
     data, model, recipe = parts(rows, columns, width, batch)
     lane = varprop.Lane(model=model, key=jax.random.key(1), recipe=recipe)
-    (runner,) = prepare([lane], data, varprop.ROPD(), standardize=True, optimizer=None)
-    jax.block_until_ready(runner._run(runner.state, 1))  # compiles
+    (runner,) = prepare([lane], data, varprop.ROPD())
+    jax.block_until_ready(runner._run(runner.state, 0, 1))  # compiles
     best, spent = math.inf, 0.0
     while spent < 2.0:
         n_epochs = max(1, min(1000, 200_000 // rows))
         begin = time.perf_counter()
-        jax.block_until_ready(runner._run(runner.state, n_epochs))
+        jax.block_until_ready(runner._run(runner.state, 0, n_epochs))
         seconds = time.perf_counter() - begin
         best, spent = min(best, seconds / n_epochs), spent + seconds
     return rows / best, count_parameters(model)

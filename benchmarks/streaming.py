@@ -1,4 +1,4 @@
-"""More data than memory: peak memory and throughput of `fit_stream` against the in-memory engine.
+"""More data than memory: peak memory and throughput of `fit` from files against rows in memory.
 
     .venv/bin/python benchmarks/streaming.py                  # 20 million rows, 0.9 GB on disk
     .venv/bin/python benchmarks/streaming.py --rows 200000    # a try
@@ -60,7 +60,8 @@ def parts():
 
 def stream(folder: pathlib.Path, buffer_rows: int | None) -> dict[str, float]:
     """One epoch from the files."""
-    from varprop.streaming import ParquetSource, Statistics, fit_stream
+    import varprop
+    from varprop.data import ParquetSource, Statistics
 
     source = ParquetSource(folder, targets="y")
     begin = time.perf_counter()
@@ -71,7 +72,7 @@ def stream(folder: pathlib.Path, buffer_rows: int | None) -> dict[str, float]:
     # The first buffer alone compiles what the whole epoch runs.
     for name, max_steps in (("warm", 1), ("epoch", steps)):
         begin = time.perf_counter()
-        result = fit_stream(
+        result = varprop.fit(
             model,
             source,
             objective,
@@ -87,12 +88,12 @@ def stream(folder: pathlib.Path, buffer_rows: int | None) -> dict[str, float]:
 
 
 def memory(folder: pathlib.Path) -> dict[str, float]:
-    """One epoch by the in-memory engine on the same rows."""
+    """One epoch on the same rows in memory."""
     import jax
     import jax.numpy as jnp
-    from varprop.streaming import ParquetSource
 
     import varprop
+    from varprop.data import ParquetSource
     from varprop.training.preparation import prepare
 
     source = ParquetSource(folder, targets="y")
@@ -100,19 +101,19 @@ def memory(folder: pathlib.Path) -> dict[str, float]:
     y = np.empty((source.n_rows, 1), np.float32)
     start = 0
     for block in range(len(source.block_rows)):
-        for piece in source.read(block, np.dtype("f4")):
-            x[start : start + len(piece)] = piece[:, :N_INPUTS]
-            y[start : start + len(piece)] = piece[:, N_INPUTS:]
-            start += len(piece)
+        for piece in source.read(block):
+            x[start : start + len(piece.x)] = piece.x
+            y[start : start + len(piece.x)] = piece.y
+            start += len(piece.x)
     model, objective, key, recipe = parts()
     lane = varprop.Lane(model=model, key=key, recipe=recipe)
-    (runner,) = prepare([lane], varprop.Data(x, y), objective, standardize=True, optimizer=None)
+    (runner,) = prepare([lane], varprop.Data(x, y), objective)
     whole = runner.inputs
     runner.inputs = whole._replace(n_rows=jnp.int32(recipe.batch_size))
-    jax.block_until_ready(runner._run(runner.state, 1))  # compiles
+    jax.block_until_ready(runner._run(runner.state, 0, 1))  # compiles
     runner.inputs = whole
     begin = time.perf_counter()
-    _, losses = jax.block_until_ready(runner._run(runner.state, 1))
+    _, losses = jax.block_until_ready(runner._run(runner.state, 0, 1))
     seconds = time.perf_counter() - begin
     return {"epoch": seconds, "rows": source.n_rows, "peak": peak(), "loss": float(losses[0])}
 
@@ -136,7 +137,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--folder", type=pathlib.Path)
-    parser.add_argument("--buffer-rows", type=int, help="the default of fit_stream unless given")
+    parser.add_argument("--buffer-rows", type=int, help="the default of fit unless given")
     parser.add_argument("--part", choices=["make", "stream", "memory"])
     options = parser.parse_args()
     if options.part == "make":

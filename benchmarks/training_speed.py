@@ -20,10 +20,9 @@ from collections.abc import Callable
 
 import jax
 import numpy as np
-from varprop.training.prediction import propagate
 
 import varprop
-from varprop import nn
+from varprop import nn, propagate
 from varprop.training.preparation import prepare
 
 
@@ -66,8 +65,8 @@ def one_lane(data: varprop.Data, *, plain: bool, epochs: int, batch_size: int, *
     lane = varprop.Lane(
         model=model(data.x.shape[1], plain=plain, **options), key=jax.random.key(1), recipe=recipe
     )
-    (runner,) = prepare([lane], data, objective(plain), standardize=True, optimizer=None)
-    return lambda: jax.block_until_ready(runner._run(runner.state, epochs))
+    (runner,) = prepare([lane], data, objective(plain))
+    return lambda: jax.block_until_ready(runner._run(runner.state, 0, epochs))
 
 
 def report(name: str, value: float, target: str, met: bool) -> None:

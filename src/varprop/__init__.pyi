@@ -12,6 +12,7 @@ from .data.statistics import Scaling as Scaling
 from .estimators.regressor import FAWNRegressor as FAWNRegressor
 from .files.model import load_model as load_model
 from .files.model import save_model as save_model
+from .learning import likelihoods as likelihoods
 from .learning import priors as priors
 from .learning.likelihoods import AbstractLikelihood as AbstractLikelihood
 from .learning.likelihoods import GaussianLikelihood as GaussianLikelihood

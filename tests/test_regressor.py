@@ -358,7 +358,11 @@ def _with(X, value):
             ValueError,
             "y contains NaN",
         ),
-        (lambda m, X, y: m.fit(X, y, [-1.0] * N), ValueError, "negative, but is -1 in row 0"),
+        (
+            lambda m, X, y: m.fit(X, y, [-1.0] * N),
+            ValueError,
+            "'sample_weight' is -1 in row 0: it must not be negative",
+        ),
         (lambda m, X, y: m.fit(X, y, np.zeros(N)), ValueError, "not be zero in all rows"),
         (lambda m, X, y: m.fit(X, y, np.ones(3)), ValueError, r"shape \(3,\), but there are 60"),
         (lambda m, X, y: m.fit(X, y, ["a"] * N), ValueError, "one number per row"),

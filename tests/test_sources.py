@@ -10,9 +10,17 @@ import pytest
 
 import rows
 import tiny
-from varprop import ROPD, Data, fit
-from varprop.data import DaskSource, ParquetSource, SourceError, Statistics, split_source
+from varprop import ROPD, Data, FAWNRegressor, fit
+from varprop.data import (
+    DaskSource,
+    ParquetSource,
+    SourceError,
+    Statistics,
+    split_source,
+    statistics,
+)
 from varprop.data.source import AbstractSource, Rows, gather
+from varprop.data.statistics import first_nonfinite
 
 
 @pytest.fixture(scope="module")
@@ -301,3 +309,30 @@ def test_data_is_a_source_of_one_block(split):
     if split:
         parts = [gather(part).x[:, 0] for part in split_source(data, share=0.5, seed=0)]
         assert sorted(np.concatenate(parts)) == x[:, 0].tolist()
+
+
+def test_a_bad_number_is_named_where_it_stands_whatever_the_file(tmp_path):
+    """The estimator reads few rows at once; the file and the row are still the user's."""
+    for name, bad in (("a", 4.0), ("b", np.nan)):
+        x = np.arange(20.0)
+        x[13] = bad
+        table = pa.table({"x": x, "y": np.arange(20.0), "w": np.ones(20)})
+        pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=5)
+    source = ParquetSource(
+        [tmp_path / "a.parquet", tmp_path / "b.parquet"], targets="y", weight="w"
+    )
+    with pytest.raises(SourceError, match=r"column 'x' is NaN in row 14 of b\.parquet"):
+        FAWNRegressor(3, max_iter=2).fit(source)
+
+
+def test_numbers_are_looked_at_once(monkeypatch):
+    seen = []
+
+    def counted(values):
+        seen.append(values.size)
+        return first_nonfinite(values)
+
+    monkeypatch.setattr(statistics, "first_nonfinite", counted)
+    X, y = np.arange(60.0).reshape(30, 2), np.arange(30.0)
+    FAWNRegressor(3, max_iter=2).fit(X, y)
+    assert sum(seen) == 90

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,6 +52,15 @@ class Rows(NamedTuple):
         """Return some of the rows, by a slice, a mask or their numbers."""
         return Rows(*(None if array is None else array[rows] for array in self))
 
+    @staticmethod
+    def joined(pieces: Iterable[Rows]) -> Rows:
+        """Return the rows of several pieces, one after the other; of one they are not copied."""
+        pieces = list(pieces)
+        if len(pieces) == 1:
+            return pieces[0]
+        columns = zip(*pieces, strict=True)
+        return Rows(*(None if part[0] is None else np.concatenate(part) for part in columns))
+
 
 class AbstractSource(ABC):
     """Rows in blocks that can be read in any order; an author gives three methods.
@@ -68,12 +77,15 @@ class AbstractSource(ABC):
         Name of the column of sample weights, or None.
     uncertain
         Whether rows come with the variance of their inputs' error.
+    sound
+        Whether every number was looked at already: it is not done again.
     """
 
     features: tuple[str, ...]
     targets: tuple[str, ...]
     weight_name: str | None
     uncertain: bool
+    sound: bool = False
 
     @property
     @abstractmethod
@@ -118,6 +130,10 @@ class Data(AbstractSource):
         Names of the inputs and then of the targets, for errors.
     numbers
         What errors call the rows, shape (rows,); 0, 1, ... unless given.
+    weight_name
+        What errors call the weights.
+    sound
+        Whether every number is known to be finite, and no weight or variance negative.
 
     Examples
     --------
@@ -131,9 +147,10 @@ class Data(AbstractSource):
     x_var: Any = None
     names: Sequence[str] | None = dataclasses.field(default=None, kw_only=True)
     numbers: np.ndarray | None = dataclasses.field(default=None, kw_only=True)
+    weight_name: str | None = dataclasses.field(default="weight", kw_only=True)
+    sound: bool = dataclasses.field(default=False, kw_only=True)
     features: tuple[str, ...] = dataclasses.field(init=False)
     targets: tuple[str, ...] = dataclasses.field(init=False)
-    weight_name: str | None = dataclasses.field(init=False)
     uncertain: bool = dataclasses.field(init=False)
 
     def __post_init__(self):
@@ -166,7 +183,8 @@ class Data(AbstractSource):
         names = names if self.names is None else [str(name) for name in self.names]
         object.__setattr__(self, "features", tuple(names[:n]))
         object.__setattr__(self, "targets", tuple(names[n:]))
-        object.__setattr__(self, "weight_name", None if self.weight is None else "weight")
+        if self.weight is None:
+            object.__setattr__(self, "weight_name", None)
         object.__setattr__(self, "uncertain", self.x_var is not None)
 
     @property
@@ -191,7 +209,7 @@ class Data(AbstractSource):
             return self
         parts = Rows(self.x, self.y, self.weight, self.x_var).part(rows)
         numbers = rows if self.numbers is None else self.numbers[rows]
-        return Data(*parts, names=self.names, numbers=numbers)
+        return dataclasses.replace(self, **parts._asdict(), numbers=numbers)
 
 
 def check_roles(
@@ -353,8 +371,4 @@ def gather(source: AbstractSource, *, most: int | None = None, seed: int = 0) ->
     """
     if most is not None and source.n_rows > most:
         _, source = split_source(source, share=most / source.n_rows, seed=seed + 1)
-    pieces = [piece for block in range(len(source.block_rows)) for piece in source.read(block)]
-    if len(pieces) == 1:
-        return pieces[0]
-    columns = zip(*pieces, strict=True)
-    return Rows(*(None if part[0] is None else np.concatenate(part) for part in columns))
+    return Rows.joined(piece for i in range(len(source.block_rows)) for piece in source.read(i))

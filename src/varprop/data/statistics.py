@@ -8,6 +8,7 @@ keeps its digits then, and training does not depend on the units of the data.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -135,39 +136,30 @@ class Statistics:
         inputs, outputs = Moments(), Moments()
         values: list[np.ndarray | None] = [np.empty(0)] * len(source.targets)
         n_counted = 0
-        for block in range(len(source.block_rows)):
-            start = 0
-            for piece in source.read(block):
-                check_rows(source, piece, block, start)
-                places = np.arange(start, start + len(piece.x))
-                start += len(piece.x)
-                if piece.weight is not None and not piece.weight.all():
-                    places, piece = places[piece.weight > 0], piece.part(piece.weight > 0)
-                weight = np.ones(len(piece.x)) if piece.weight is None else piece.weight
-                for moments, part, names in (
-                    (inputs, piece.x, source.features),
-                    (outputs, piece.y, source.targets),
-                ):
-                    moments.add(part, weight.astype(np.float64, copy=False))
-                    if not np.isfinite(moments.squares).all():
-                        column = int(np.argmin(np.isfinite(moments.squares)))
-                        row = int(np.argmax(np.abs(part[:, column])))
-                        raise SourceError(
-                            f"column {names[column]!r} is {part[row, column]:g} in "
-                            f"{source.where(block, int(places[row]))}, too large to be squared: "
-                            "remove it or choose another unit."
-                        )
-                n_counted += len(piece.y)
-                for number, column in enumerate(piece.y.T):
-                    known = values[number]
-                    if known is not None:
-                        known = np.unique(np.concatenate([known, np.unique(column)]))
-                        values[number] = known if len(known) <= _MANY_VALUES else None
-            if start != source.block_rows[block]:
-                raise SourceError(
-                    f"block {block} has {start} rows, but its source says "
-                    f"{source.block_rows[block]}."
-                )
+        for block, start, piece in sound_rows(source):
+            places = np.arange(start, start + len(piece.x))
+            if piece.weight is not None and not piece.weight.all():
+                places, piece = places[piece.weight > 0], piece.part(piece.weight > 0)
+            weight = np.ones(len(piece.x)) if piece.weight is None else piece.weight
+            for moments, part, names in (
+                (inputs, piece.x, source.features),
+                (outputs, piece.y, source.targets),
+            ):
+                moments.add(part, weight.astype(np.float64, copy=False))
+                if not np.isfinite(moments.squares).all():
+                    column = int(np.argmin(np.isfinite(moments.squares)))
+                    row = int(np.argmax(np.abs(part[:, column])))
+                    raise SourceError(
+                        f"column {names[column]!r} is {part[row, column]:g} in "
+                        f"{source.where(block, int(places[row]))}, too large to be squared: "
+                        "remove it or choose another unit."
+                    )
+            n_counted += len(piece.y)
+            for number, column in enumerate(piece.y.T):
+                known = values[number]
+                if known is not None:
+                    known = np.unique(np.concatenate([known, np.unique(column)]))
+                    values[number] = known if len(known) <= _MANY_VALUES else None
         if inputs.weight == 0:
             raise SourceError(f"column {source.weight_name!r} gives no row a positive weight.")
         floors = [
@@ -224,24 +216,41 @@ class Moments:
         return np.where(constant, 1.0, std)
 
 
-def check_rows(source: AbstractSource, piece: Rows, block: int = 0, start: int = 0) -> None:
-    """Raise SourceError that names the first number that is none, or a negative weight."""
-    check_columns(source, piece, block)
+def sound_rows(source: AbstractSource) -> Iterator[tuple[int, int, Rows]]:
+    """Read all rows once, and stop at the first that cannot be trained on.
+
+    Yields
+    ------
+    block, start, piece
+        Where the piece begins, and its rows.
+
+    Raises
+    ------
+    SourceError
+        As in `Statistics.of`.
+    """
     names = {"x": source.features, "y": source.targets, "x_var": source.features}
-    for kind, array in piece._asdict().items():
-        if array is None:
-            continue
-        bad = first_nonfinite(array)
-        problem = "remove or impute it first"
-        if bad is None and kind in ("weight", "x_var") and (array < 0).any():
-            bad, problem = np.argwhere(array < 0)[0], "it must not be negative"
-        if bad is not None:
-            column = source.weight_name if kind == "weight" else names[kind][bad[1]]
-            what = "the variance of column" if kind == "x_var" else "column"
-            raise SourceError(
-                f"{what} {column!r} is {_name(array[tuple(bad)])} in "
-                f"{source.where(block, start + int(bad[0]))}: {problem}."
-            )
+    for block, n_rows in enumerate(source.block_rows):
+        start = 0
+        for piece in source.read(block):
+            check_columns(source, piece, block)
+            for kind, array in () if source.sound else piece._asdict().items():
+                if array is None:
+                    continue
+                bad, problem = first_nonfinite(array), "remove or impute it first"
+                if bad is None and kind in ("weight", "x_var") and (array < 0).any():
+                    bad, problem = np.argwhere(array < 0)[0], "it must not be negative"
+                if bad is not None:
+                    column = source.weight_name if kind == "weight" else names[kind][bad[1]]
+                    what = "the variance of column" if kind == "x_var" else "column"
+                    raise SourceError(
+                        f"{what} {column!r} is {_name(array[tuple(bad)])} in "
+                        f"{source.where(block, start + int(bad[0]))}: {problem}."
+                    )
+            yield block, start, piece
+            start += len(piece.x)
+        if start != n_rows:
+            raise SourceError(f"block {block} has {start} rows, but its source says {n_rows}.")
 
 
 def first_nonfinite(values: np.ndarray) -> np.ndarray | None:

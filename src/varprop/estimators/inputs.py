@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from varprop.data.source import AbstractSource, Data, Rows, gather
-from varprop.data.statistics import check_rows, first_nonfinite
+from varprop.data.source import AbstractSource, Data, Rows
+from varprop.data.statistics import first_nonfinite, sound_rows
 
 #: Up to this many rows, equal rows are merged and the rest is put in a fixed order.
 MERGE_ROWS = 10_000
@@ -136,7 +136,7 @@ def training_data(
         # Few rows are put in order, as arrays are: where they come from makes no difference then.
         data: AbstractSource = X
         if X.n_rows <= MERGE_ROWS:
-            data = _in_order(Data(*gather(X), names=[*X.features, *X.targets]), X)
+            data = _in_order(X)
         names = list(X.features)
         targets: list[str] | None = list(X.targets)
         y_ndim = 1 if len(X.targets) == 1 else 2
@@ -160,6 +160,7 @@ def training_data(
                 _check_weight(sample_weight, len(X_checked)),
                 check_input_std(X_std, X_checked),
                 names=names,
+                weight_name="sample_weight",
             )
         )
     if not reset and len(data.targets) != estimator.n_outputs_:
@@ -193,23 +194,17 @@ def _check_weight(sample_weight: Any, n_rows: int) -> np.ndarray | None:
         weight = np.full(n_rows, weight)
     if weight.shape != (n_rows,):
         raise ValueError(f"sample_weight has shape {weight.shape}, but there are {n_rows} rows.")
-    if first_nonfinite(weight) is not None or (weight < 0).any():
-        row = int(np.argmax(~(weight >= 0) | np.isinf(weight)))
-        raise ValueError(
-            f"sample_weight must be finite and not negative, but is {weight[row]:g} in row {row}."
-        )
-    if not weight.any():
-        raise ValueError("sample_weight must not be zero in all rows.")
     return weight
 
 
-def _in_order(data: Data, source: AbstractSource | None = None) -> Data:
-    rows = Rows(data.x, data.y, data.weight, data.x_var)
-    # Now, while rows have the numbers that users know them by.
-    check_rows(data if source is None else source, rows)
+def _in_order(source: AbstractSource) -> Data:
+    # Looked at now, while rows stand where users know them.
+    rows = Rows.joined(piece for _, _, piece in sound_rows(source))
     if rows.weight is not None and not rows.weight.all():
         rows = rows.part(rows.weight > 0)
     x, y, weight, x_var = rows
+    if not len(x):
+        raise ValueError(f"{source.weight_name} must not be zero in all rows.")
     if len(x) <= MERGE_ROWS:
         parts = [x, y] if x_var is None else [x, y, x_var]
         # Adding 0 turns -0 into 0: the two are equal and must stay so when sorted by bits.
@@ -221,4 +216,4 @@ def _in_order(data: Data, source: AbstractSource | None = None) -> Data:
         x_var = rest[0] if rest else None
     if weight is not None and (weight == 1).all():
         weight = None
-    return Data(x, y, weight, x_var, names=data.names)
+    return Data(x, y, weight, x_var, names=[*source.features, *source.targets], sound=True)

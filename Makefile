@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: help venv test test-slow check format demo docs site bench bench-speed bench-torch clean
+.PHONY: help venv test check format demo docs site bench bench-speed bench-torch clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -17,11 +17,8 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
-test: $(STAMP)  ## run the whole test suite
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
-
-test-slow: $(STAMP)  ## run the tests that take minutes
-	$(BIN)/python -m pytest -m slow
+test: $(STAMP)  ## run every test there is
+	$(BIN)/python -m pytest -n $(WORKERS)
 
 check: $(STAMP)  ## lint, format and types
 	$(BIN)/ruff check .

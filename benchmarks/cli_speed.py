@@ -83,6 +83,7 @@ def main():
         print(f"help: {extra:.2f} s beyond python -c pass ({bare:.2f} s)")
 
         environment = os.environ | {"XDG_CACHE_HOME": str(folder / "cache")}
+        environment.pop("JAX_COMPILATION_CACHE_DIR", None)  # it would go before
         fit = [*varprop, "fit", folder / "data.csv", "-t", "y", "-o", folder / "m", "-q"]
         epoch = [*fit, "--max-iter", "1"]
         cold = cost(epoch, env=environment)[1]

@@ -135,9 +135,10 @@ def test_a_crash_leaves_the_old_file_whole(saved, tmp_path, monkeypatch, failing
     assert [file.name for file in tmp_path.iterdir()] == ["m.safetensors"]
 
 
-def test_files_of_format_1_stay_readable():
-    answer = json.loads((FIXTURES / "regressor_format_1.json").read_text())
-    model = FAWNRegressor.load(FIXTURES / "regressor_format_1.safetensors")
+@pytest.mark.parametrize("version", [1, 2])
+def test_files_stay_readable(version):
+    answer = json.loads((FIXTURES / f"regressor_format_{version}.json").read_text())
+    model = FAWNRegressor.load(FIXTURES / f"regressor_format_{version}.safetensors")
     rows = pd.DataFrame(answer["X"], columns=["age", "size", "dose"])
     mean, cov = model.predict(rows, return_cov=True)
     # Another machine may round otherwise.

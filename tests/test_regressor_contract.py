@@ -15,7 +15,6 @@ def test_sklearn_checks(estimator, check):
     check(estimator)
 
 
-@pytest.mark.slow
 @parametrize_with_checks(
     [
         FAWNRegressor(10, n_members=2, n_restarts=2, output_covariance=True, max_iter=150),

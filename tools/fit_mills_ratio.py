@@ -11,7 +11,7 @@ The fit is a reweighted linear least squares (Sanathanan-Koerner) with Lawson's 
 drives it to the minimax solution of the relative error. All coefficients come out positive, hence
 evaluating them loses nothing to cancellation.
 
-Run it to print the tables in `src/varprop/numerics.py` (needs mpmath, a few seconds):
+Run it to print the tables in `src/varprop/moments/numerics.py` (needs mpmath, a few seconds):
 
     .venv/bin/python tools/fit_mills_ratio.py
 """

@@ -15,13 +15,27 @@ def test_sklearn_checks(estimator, check):
     check(estimator)
 
 
+# Every option that changes what is computed, in as few programs as they take to compile.
 @parametrize_with_checks(
     [
-        FAWNRegressor(10, n_members=2, n_restarts=2, output_covariance=True, max_iter=150),
         FAWNRegressor(
-            10, weights="bernoulli", dtype="float64", max_iter=200, learning_rate_init=0.02
+            10,
+            weights="bernoulli",
+            dtype="float64",
+            n_members=2,
+            n_restarts=2,
+            output_covariance=True,
+            learning_rate_init=0.02,
+            max_iter=200,
         ),
-        FAWNRegressor((10, 10), objective="vi", activation="tanh", prior="per-layer", max_iter=300),
+        FAWNRegressor(
+            (10, 10),
+            objective="vi",
+            activation="tanh",
+            prior="per-layer",
+            likelihood="heteroscedastic",
+            max_iter=300,
+        ),
     ]
 )
 def test_sklearn_checks_of_variants(estimator, check):

@@ -16,7 +16,7 @@ from typing import Any
 
 import jax
 import numpy as np
-import optax  # type: ignore[import-untyped]
+import optax
 from jaxtyping import PRNGKeyArray
 
 from varprop.data.source import AbstractSource

@@ -37,6 +37,7 @@ def free_address() -> str:
 def start(job: str, folder: pathlib.Path, *place: str, n_devices: int = 1, **environment):
     """Start one process with so many CPU devices, which compiles fast instead of well."""
     flags = f"--xla_force_host_platform_device_count={n_devices} --xla_backend_optimization_level=0"
+    flags += " " + os.environ.get("XLA_FLAGS", "")
     return subprocess.Popen(
         [sys.executable, str(RUN), job, str(folder), *place],
         env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", **environment},

@@ -106,3 +106,31 @@ def test_what_onnx_cannot_say_is_refused(tmp_path):
     with pytest.raises(ValueError, match="uses the operation 'lgamma', which cannot be written"):
         model.to_onnx(tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
+
+
+class Box(nn.AbstractActivation):
+    """What lies between -1 and 1, by a condition of two parts; as if inputs were known."""
+
+    def __call__(self, x):
+        return jnp.where((x > -1) & (x < 1), x, 0.0)
+
+    def uncertain_moments(self, mean, var):
+        return self(mean), var
+
+
+class Loop(nn.AbstractActivation):
+    """Three times a half, in a loop that ONNX export does not know."""
+
+    def __call__(self, x):
+        return jax.lax.fori_loop(0, 3, lambda i, x: 0.5 * x, x)
+
+    def uncertain_moments(self, mean, var):
+        return self(mean), var
+
+
+def test_conditions_are_exported_and_loops_are_refused():
+    X, y = data()
+    compare(FAWNRegressor(3, activation=Box(), max_iter=5).fit(X, y), X)
+    model = FAWNRegressor(3, activation=Loop(), max_iter=2).fit(X, y)
+    with pytest.raises(ValueError, match="uses the operation 'scan'"):
+        to_onnx(model)

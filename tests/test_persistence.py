@@ -14,6 +14,7 @@ import safetensors.numpy
 
 from varprop import (
     FAWNRegressor,
+    Gaussian,
     GaussianLikelihood,
     HeteroscedasticGaussian,
     Recipe,
@@ -476,3 +477,43 @@ def test_files_of_models_and_of_regressors_are_told_apart(saved, tmp_path):
     save_model(regression_model(3, 1, key=jax.random.key(0)), tmp_path / "m.safetensors")
     with pytest.raises(ModelFileError, match="no FAWNRegressor: 'Model'"):
         FAWNRegressor.load(tmp_path / "m.safetensors")
+
+
+def test_what_is_written_can_be_read(tmp_path):
+    path = tmp_path / "m.safetensors"
+    noisy = regression_model(3, 1, key=jax.random.key(0), input_noise=nn.GaussianWeightNoise(0.1))
+    save_model(noisy, path)  # whose first array is no matrix of weights
+    assert load_model(path).likelihood.n_targets == 1
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    model = FAWNRegressor(np.array([3]), max_iter=2, recipe=Recipe(max_steps=np.int64(9)))
+    model.fit(X, X[:, 0]).save(path)
+    np.testing.assert_array_equal(FAWNRegressor.load(path).predict(X), model.predict(X))
+
+
+@register()
+class Scaled(nn.AbstractVariable):
+    """A variable with a plain number of its own."""
+
+    scale: float
+    axis: int = -1
+
+    def moments(self):
+        return Gaussian(jnp.zeros(()), 2 * self.scale**2)
+
+    def sample(self, key, shape, dtype):
+        return self.scale * jax.random.laplace(key, shape, dtype)
+
+
+def test_plain_numbers_of_a_class_are_kept_and_not_trained(tmp_path):
+    path = tmp_path / "m.safetensors"
+    noise = nn.AdditiveNoise(Scaled(0.5))
+    model = regression_model(3, 1, key=jax.random.key(0), hidden_noise=noise)
+    save_model(model, path)
+    other = load_model(path)
+    assert other.network.layers[2].eps.scale == 0.5
+    assert isinstance(other.network.layers[2].eps.scale, float)
+    model = regression_model(
+        3, 1, key=jax.random.key(0), hidden_noise=nn.AdditiveNoise(Scaled(float("inf")))
+    )
+    with pytest.raises(ModelFileError, match="scale is inf"):
+        save_model(model, path)

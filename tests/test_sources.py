@@ -336,3 +336,32 @@ def test_numbers_are_looked_at_once(monkeypatch):
     X, y = np.arange(60.0).reshape(30, 2), np.arange(30.0)
     FAWNRegressor(3, max_iter=2).fit(X, y)
     assert sum(seen) == 90
+
+
+def test_parts_without_rows_and_single_rows_are_refused():
+    data = Data(np.ones((3, 2)), np.ones(3))
+    with pytest.raises(SourceError, match=r"share 0\.01 of 3 rows leaves a part without any"):
+        split_source(data, share=0.01, seed=0)
+    with pytest.raises(ValueError, match="the source has 1 rows, but at least 2"):
+        FAWNRegressor().fit(Data(np.ones((1, 2)), np.ones(1)))
+    with pytest.raises(ValueError, match="names has 2 entries, but there are 3 columns"):
+        Data(np.ones((3, 2)), np.ones(3), names=["a", "b"])
+
+
+def test_columns_that_hold_lists_and_labels_that_are_numbers(tmp_path):
+    table = pa.table({"x": [[1.0, 2.0], [3.0, 4.0]], "y": [1.0, 2.0]})
+    pq.write_table(table, tmp_path / "lists.parquet")
+    with pytest.raises(SourceError, match=r"column 'x' of lists\.parquet holds list"):
+        ParquetSource(tmp_path / "lists.parquet", targets="y")
+    frame = pd.DataFrame(np.arange(12.0).reshape(4, 3))
+    source = DaskSource(dask.dataframe.from_pandas(frame, npartitions=2), targets="2")
+    assert source.features == ("0", "1")
+    assert gather(source).y.ravel().tolist() == [2.0, 5.0, 8.0, 11.0]
+
+
+def test_float32_columns_are_scaled_as_their_float64_copies_are():
+    """Unix times within half an hour, in the precision that some files have."""
+    times = (1.7e9 + 128.0 * np.arange(20_000) % 1800).astype(np.float32)[:, None]
+    few, many = (Statistics.of(Data(t, t)).scaling for t in (times, times.astype(np.float64)))
+    np.testing.assert_allclose(few.x_scale, many.x_scale, rtol=1e-12)
+    assert few.x_scale[0] > 100

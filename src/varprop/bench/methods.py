@@ -8,7 +8,7 @@ from typing import Any
 
 from varprop.bench.protocol import PROTOCOLS
 from varprop.bench.registry import Task, known
-from varprop.training.recipe import Recipe, StopRule
+from varprop.training.recipe import Recipe
 
 Settings = dict[str, Any]
 
@@ -71,8 +71,7 @@ class Method:
         module, name = self.estimator.split(":")
         options = dict(settings)
         if "recipe" in options:
-            recipe = options["recipe"]
-            options["recipe"] = Recipe(**{**recipe, "stop": StopRule(**recipe["stop"])})
+            options["recipe"] = Recipe.from_dict(options["recipe"])
         return getattr(importlib.import_module(f"varprop.{module}"), name)(
             **options, random_state=seed
         )

@@ -42,7 +42,8 @@ class DaskSource(AbstractSource):
     ):
         if not hasattr(frame, "map_partitions"):
             raise TypeError(f"frame must be a Dask DataFrame, but is {type(frame).__name__}.")
-        names = [str(name) for name in frame.columns]
+        frame = frame.rename(columns=str)
+        names = list(frame.columns)
         self.features, self.targets = check_roles(names, features, targets, weight, "the frame")
         self.weight_name, self.uncertain = weight, False
         for name in self.columns:

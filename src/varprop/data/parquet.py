@@ -260,7 +260,7 @@ def _check_columns(file: _File, columns: Sequence[str], label: str) -> None:
             raise SourceError(f"{path.name} has no column {name!r}, but {label} has one.")
         kind = schema.field(name).type
         n_null = 0  # by the counts that writers leave in the metadata, if they do
-        for group in range(metadata.num_row_groups):
+        for group in range(metadata.num_row_groups if name in places else 0):
             counts = metadata.row_group(group).column(places[name]).statistics
             if counts is not None and counts.has_null_count:
                 n_null += counts.null_count

@@ -181,6 +181,8 @@ class Data(AbstractSource):
         n, d = self.x.shape[1], self.y.shape[1]
         names = [f"x[:, {i}]" for i in range(n)] + [f"y[:, {i}]" for i in range(d)]
         names = names if self.names is None else [str(name) for name in self.names]
+        if len(names) != n + d:
+            raise ValueError(f"names has {len(names)} entries, but there are {n + d} columns.")
         object.__setattr__(self, "features", tuple(names[:n]))
         object.__setattr__(self, "targets", tuple(names[n:]))
         if self.weight is None:
@@ -315,7 +317,12 @@ def split_source(
     """
     if not 0 < share < 1:
         raise ValueError(f"share must lie between 0 and 1, but is {share}.")
-    return _Part(source, share, seed, held=False), _Part(source, share, seed, held=True)
+    parts = _Part(source, share, seed, held=False), _Part(source, share, seed, held=True)
+    if not parts[0].n_rows or not parts[1].n_rows:
+        raise SourceError(
+            f"share {share:g} of {source.n_rows} rows leaves a part without any: choose another."
+        )
+    return parts
 
 
 class _Part(AbstractSource):
@@ -324,6 +331,7 @@ class _Part(AbstractSource):
     def __init__(self, source: AbstractSource, share: float, seed: int, *, held: bool):
         self.features, self.targets = source.features, source.targets
         self.weight_name, self.uncertain = source.weight_name, source.uncertain
+        self.sound = source.sound
         self._source, self._share, self._seed, self._held = source, share, seed, held
         self._whole = source.block_rows
         self._block_rows = tuple(int(self._mask(i).sum()) for i in range(len(self._whole)))

@@ -68,6 +68,10 @@ class Scaling:
 
     def inputs(self, x: np.ndarray, x_var: np.ndarray | None, dtype: Any) -> tuple[Any, Any]:
         """Standardize inputs, and the variance of their error, and only then round to a dtype."""
+        if len(x.shape) != 2 or x.shape[1] != len(self.x_shift):
+            raise ValueError(f"x has shape {x.shape}, but needs (rows, {len(self.x_shift)}).")
+        if x_var is not None and x_var.shape != x.shape:
+            raise ValueError(f"x_var has shape {x_var.shape}, but x has {x.shape}.")
         with np.errstate(over="ignore"):  # what the precision cannot hold gives no finite result
             x = ((x - self.x_shift) / self.x_scale).astype(dtype)
             if x_var is not None:
@@ -188,7 +192,7 @@ class Moments:
     def add(self, values: np.ndarray, weight: np.ndarray) -> None:
         """Merge the moments of some rows."""
         if values.dtype == np.float32:
-            self.rounding = 1e-6
+            self.rounding = float(np.finfo(np.float32).eps)
         size = max(1, _BLOCK_NUMBERS // values.shape[1])
         for start in range(0, len(values), size):
             part, w = values[start : start + size], weight[start : start + size]

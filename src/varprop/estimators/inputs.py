@@ -133,6 +133,8 @@ def training_data(
     if isinstance(X, AbstractSource):
         if any(part is not None for part in (y, sample_weight, X_std)):
             raise ValueError("X is a source with targets and weights of its own: give it alone.")
+        if X.n_rows < 2:
+            raise ValueError(f"the source has {X.n_rows} rows, but at least 2 are needed.")
         # Few rows are put in order, as arrays are: where they come from makes no difference then.
         data: AbstractSource = X
         if X.n_rows <= MERGE_ROWS:

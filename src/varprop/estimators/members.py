@@ -14,10 +14,11 @@ from jaxtyping import PRNGKeyArray
 from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
 
-from varprop.data.source import AbstractSource
+from varprop.data.source import AbstractSource, Data
 from varprop.data.statistics import Scaling, Statistics
 from varprop.estimators.options import epoch_recipe, make_model, make_objective, make_recipe
 from varprop.learning.model import Model
+from varprop.nn.parameters import trainable_mask
 from varprop.training.engine import best_of, fit_many, restart_lanes
 from varprop.training.preparation import Lane, prepare
 from varprop.training.recipe import Recipe
@@ -110,16 +111,19 @@ class Task:
             progress=bool(self.options["verbose"]),
             devices=self._devices(),
         )
+        interrupted = any(fit.outcome is Outcome.INTERRUPTED for fit in fits)
         chosen = []
         for first in range(0, len(fits), size):
             group = fits[first : first + size]
             sound = [fit for fit in group if fit.outcome is not Outcome.NONFINITE]
             sound = [fit for fit in sound if math.isfinite(fit.loss)]
+            if not sound and interrupted:  # rows that do not stay are not read again for a loss
+                raise KeyboardInterrupt
             if not sound:
                 raise _nonfinite(recipe)
             losses = tuple(fit.loss for fit in group)
             chosen.append(dataclasses.replace(best_of(sound), restart_losses=losses))
-        return chosen, any(fit.outcome is Outcome.INTERRUPTED for fit in fits)
+        return chosen, interrupted
 
     def _devices(self) -> list[jax.Device] | None:
         return None if self.options["devices"] is None else jax.devices()
@@ -148,8 +152,10 @@ class Task:
             models = [self.start(recipe, member_key) for member_key in jax.random.split(key, n)]
         else:
             models = [self.floored(to_jax(member), recipe) for member in members]
-        # The same key in every epoch: the state knows how many there have been.
-        keys = jax.random.split(jax.random.fold_in(key, 1), n)
+        # The same key in every epoch where rows stay: the state knows how many there have been. The
+        # order in which blocks of a source are read follows from the key alone.
+        resident = isinstance(self.data, Data)
+        keys = jax.random.split(jax.random.fold_in(key, 1 if resident else 1 + epochs.n_steps), n)
         lanes = [
             Lane(model=model, key=member_key, recipe=recipe)
             for model, member_key in zip(models, keys, strict=True)
@@ -166,9 +172,11 @@ class Task:
         for number, runner in enumerate(runners):
             if epochs.leaves:
                 runner.from_checkpoint(epochs.leaves[number], runner.to_checkpoint()[1])
-            while not runner.schedule.losses and runner.ending is None:
-                runner.advance()
-            runner.close()
+            try:
+                while not runner.schedule.losses and runner.ending is None:
+                    runner.advance()
+            finally:
+                runner.close()
             if runner.ending is Outcome.NONFINITE:
                 raise _nonfinite(recipe)
             leaves.append(runner.to_checkpoint()[0])
@@ -187,20 +195,29 @@ def check_goes_on(members: Sequence[Model], options: Mapping[str, Any], n_featur
             f"{len(members)} members: fit anew."
         )
     old = members[0]
-    n_targets = old.likelihood.n_targets
-    new = jax.eval_shape(
-        lambda key: make_model(options, n_features, n_targets, key), jax.random.key(0)
-    )
-    described = [
+    new = make_model(options, n_features, old.likelihood.n_targets, jax.random.key(0))
+    # Of what is learned the shapes must agree, of all else (a dropout rate, say) the values.
+    described: list[Any] = [
         (
             jax.tree.structure(m.network),
             type(m.prior),
             type(m.likelihood),
-            [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(m.network)],
+            [
+                (np.shape(leaf), getattr(leaf, "dtype", None)) if learned else np.asarray(leaf)
+                for leaf, learned in zip(
+                    jax.tree.leaves(m.network),
+                    jax.tree.leaves(trainable_mask(m.network)),
+                    strict=True,
+                )
+            ],
         )
-        for m in (new, old)
+        for m in (new, to_jax(old))
     ]
-    if described[0] != described[1]:
+    same = described[0][:3] == described[1][:3] and all(
+        np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b
+        for a, b in zip(described[0][3], described[1][3], strict=True)
+    )
+    if not same:
         raise ValueError("The network's settings were changed: it cannot go on, fit it anew.")
 
 

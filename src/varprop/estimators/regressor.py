@@ -23,7 +23,9 @@ from varprop.estimators.members import (
 )
 from varprop.estimators.methods import PredictiveMethods
 from varprop.estimators.options import CONSTRAINTS
+from varprop.learning.likelihoods import AbstractLikelihood
 from varprop.learning.model import Model
+from varprop.nn.registry import chosen
 from varprop.predictive.distribution import Predictive
 from varprop.training.recipe import Recipe
 from varprop.training.result import propagate
@@ -65,7 +67,8 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         objective.
     kl_warmup : "auto" or int, default="auto"
         Epochs over which the KL's factor rises from 0. "auto" is `Recipe`'s default, shortened in
-        proportion where `max_iter` is. Every other restart trains without warm-up.
+        proportion where `max_iter` is. Every other restart trains without
+        warm-up if the recipe says so (`alternate`).
     dropout : float, default=0.0
         Probability of dropping a hidden unit, averaged over in closed form, also in `predict`.
     drop_connect : float, default=0.0
@@ -303,7 +306,10 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         data = training_data(self, X, y, sample_weight, X_std, reset=members is None)
         statistics = Statistics.of(data)
         if members is None:
-            return Task(options, data, statistics, statistics.scaling)
+            kind = chosen(AbstractLikelihood, self.likelihood, "likelihood")
+            scaling = statistics.scaling
+            scaling = scaling if kind.scales_targets else scaling.raw_targets()
+            return Task(options, data, statistics, scaling)
         with jax.enable_x64(self.dtype == "float64"):
             check_goes_on(members, options, self.n_features_in_)
         return Task(options, data, statistics, self.scaling_)

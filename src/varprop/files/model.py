@@ -6,9 +6,11 @@ A class is named, never imported: only those that were registered (`varprop.regi
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -48,16 +50,23 @@ def describe(thing: Any, prefix: str) -> Described:
     """
     if isinstance(thing, np.generic) and not isinstance(thing, np.ndarray):
         thing = thing.item()
+    if isinstance(thing, float) and not math.isfinite(thing):
+        raise ModelFileError(f"{prefix} is {thing}, which a model file cannot hold.")
     if isinstance(thing, _PLAIN):
         return Described(thing, {})
     if hasattr(thing, "shape") and hasattr(thing, "dtype"):
+        if np.dtype(thing.dtype) not in (np.float32, np.float64):
+            raise ModelFileError(
+                f"{prefix} holds {thing.dtype}, but a model file holds arrays of floats only."
+            )
         return Described({"array": prefix}, {prefix: thing})
     arrays: dict[str, Any] = {}
     if isinstance(thing, tuple | list):
         parts = [describe(part, f"{prefix}.{i}") for i, part in enumerate(thing)]
         for part in parts:
             arrays |= part.arrays
-        return Described({type(thing).__name__: [part.tree for part in parts]}, arrays)
+        kind_name = "tuple" if isinstance(thing, tuple) else "list"
+        return Described({kind_name: [part.tree for part in parts]}, arrays)
     name = type(thing).__name__
     if registered(name) is not type(thing):
         what = "a Python function" if name in ("function", "PjitFunction") else f"a {name}"
@@ -69,6 +78,7 @@ def describe(thing: Any, prefix: str) -> Described:
     kind: Any = type(thing)
     for field in dataclasses.fields(kind):
         part = describe(getattr(thing, field.name), f"{prefix}.{field.name}")
+        _check_whole(part.tree, field.name, name)
         fields[field.name] = part.tree
         arrays |= part.arrays
     return Described({"class": name, "fields": fields}, arrays)
@@ -107,13 +117,17 @@ def build(tree: Any, arrays: dict[str, Any]) -> Any:
     if set(tree) != {"class", "fields"} or not isinstance(fields, dict) or set(fields) != {*known}:
         raise ModelFileError(f"{kind.__name__} has other fields than the file describes.")
     for name, value in fields.items():
-        if type(value) is int and not 0 <= value <= _MAX_WHOLE:
-            raise ModelFileError(f"{name} of {kind.__name__} is out of range.")
+        _check_whole(value, name, kind.__name__)
     # As JAX puts trees together: the fields are set, and no constructor changes their bits.
     thing: Any = object.__new__(kind)
     for name in known:
         object.__setattr__(thing, name, build(fields[name], arrays))
     return thing
+
+
+def _check_whole(value: Any, field: str, kind: str) -> None:
+    if type(value) is int and not -_MAX_WHOLE <= value <= _MAX_WHOLE:
+        raise ModelFileError(f"{field} of {kind} is out of range.")
 
 
 def class_of(name: Any) -> type:
@@ -138,24 +152,26 @@ def check_model(model: Any, n_inputs: int | None = None) -> Model:
         Inputs it must take; those of its first weights unless given.
     """
     try:
-        leaves = jax.tree.leaves(model)
+        leaves = [leaf for leaf in jax.tree.leaves(model) if hasattr(leaf, "dtype")]
         if not isinstance(model, Model) or not leaves:
             raise ModelFileError("the file holds no model.")
         dtype = leaves[0].dtype
         if any(leaf.dtype != dtype for leaf in leaves):
             raise ModelFileError("the arrays of the model have different dtypes.")
-        n = jax.tree.leaves(model.network)[0].shape[-1] if n_inputs is None else n_inputs
+        if n_inputs is None:  # those of the first matrix of weights
+            sizes: list[Any] = [getattr(a, "shape", ()) for a in jax.tree.leaves(model.network)]
+            n_inputs = next(size[1] for size in sizes if len(size) == 2)
         with jax.enable_x64(dtype == np.float64):
-            row = jax.ShapeDtypeStruct((2, n), dtype)
-            out = jax.eval_shape(lambda tree, x: tree.network.moments(x).mean, model, row)
+            row = jax.ShapeDtypeStruct((2, n_inputs), dtype)
+            out = eqx.filter_eval_shape(lambda tree, x: tree.network.moments(x).mean, model, row)
             likelihood = model.likelihood
-            parts = jax.eval_shape(
+            parts = eqx.filter_eval_shape(
                 lambda tree, x: [(a, b.mean, c) for a, b, c in tree.predictive(x)], model, row
             )
             targets = (2, likelihood.n_targets)
             if out.shape != (2, likelihood.n_outputs) or any(p[1].shape != targets for p in parts):
                 raise ModelFileError("the network's outputs do not fit the likelihood.")
-            jax.eval_shape(lambda tree: tree.prior.kl(tree.network), model)
+            eqx.filter_eval_shape(lambda tree: tree.prior.kl(tree.network), model)
     except ModelFileError:
         raise
     except Exception as error:  # sizes no network can have fail deep inside JAX, in many ways
@@ -216,4 +232,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     for name, array in arrays.items():
         if not np.isfinite(array).all():
             raise ModelFileError(f"array {name} is not finite.")
-    return jax.tree.map(jnp.asarray, build(header["model"], arrays))
+    return jax.tree.map(
+        lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf,
+        build(header["model"], arrays),
+    )

@@ -141,7 +141,8 @@ class _Graph:
 
     def map(self, kind: str, *values: Any, dtype: Any = None) -> _Value:
         """Apply an operator that works entry by entry, to values and numbers."""
-        like = next(v.dtype for v in values if isinstance(v, _Value) and v.dtype != bool)
+        kinds = (v.dtype for v in values if isinstance(v, _Value) and v.dtype != bool)
+        like = next(kinds, np.dtype(bool))
         inputs = [
             v if isinstance(v, _Value) else self.constant(np.asarray(v, like)) for v in values
         ]
@@ -175,7 +176,9 @@ def _translate(graph: _Graph, traced: Any, inputs: Sequence[Any]) -> list[Any]:
 
     for eqn in jaxpr.eqns:
         taken = list(map(read, eqn.invars))
-        inner = eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))
+        inner = None
+        if eqn.primitive.name in _CALLS:
+            inner = eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))
         fixed = all(isinstance(n, int) for out in eqn.outvars for n in out.aval.shape)
         empty = [0 in v.aval.shape for v in (*eqn.invars, *eqn.outvars)]
         if inner is not None:
@@ -196,6 +199,8 @@ def _translate(graph: _Graph, traced: Any, inputs: Sequence[Any]) -> list[Any]:
     return list(map(read, jaxpr.outvars))
 
 
+#: Operations that are nothing but other ones; a loop is not.
+_CALLS = {"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call"}
 #: Functions of ours that need what ONNX does not have, and what is taken instead.
 _REPLACED = {"_kept_bell": kept_bell_by_exp}
 #: Operations that ONNX has too, entry by entry.
@@ -242,7 +247,7 @@ def _operation(graph: _Graph, eqn: Any, taken: list[Any]) -> list[_Value]:
     if name not in _WHOLES:
         raise ValueError(
             f"The network uses the operation {name!r}, which cannot be written as ONNX: take "
-            "another activation."
+            "another activation or likelihood."
         )
     given = [graph.solid(value, v.aval) for value, v in zip(taken, eqn.invars, strict=True)]
     return _WHOLES[name](graph, params, out, *given)

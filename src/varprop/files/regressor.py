@@ -12,12 +12,12 @@ import numpy as np
 
 from varprop.data.statistics import Scaling
 from varprop.estimators.members import member_dtype
-from varprop.estimators.options import make_model
+from varprop.estimators.options import layer_sizes, make_model
 from varprop.estimators.regressor import FAWNRegressor
 from varprop.files.container import ArraySpec, ModelFileError, read_model_file, write_model_file
 from varprop.files.model import build, check_model, class_of, describe, shapes
 from varprop.nn.registry import registered
-from varprop.training.recipe import Recipe, StopRule
+from varprop.training.recipe import Recipe
 from varprop.training.schedule import Outcome
 
 # Far more than anyone uses; a file must not be able to ask for work or memory without end.
@@ -65,7 +65,12 @@ def save_regressor(
     params: dict[str, Any] = {}
     for name, value in model.get_params(deep=False).items():
         if isinstance(value, Recipe):
-            params[name] = {"recipe": dataclasses.asdict(value)}
+            recipe = dataclasses.asdict(value)
+            stop = {part: describe(v, part).tree for part, v in recipe.pop("stop").items()}
+            recipe = {part: describe(v, part).tree for part, v in recipe.items()}
+            params[name] = {"recipe": recipe | {"stop": stop}}
+        elif name == "hidden_layer_sizes" and isinstance(value, np.ndarray):
+            params[name] = {"tuple": list(layer_sizes(value))}
         elif isinstance(value, type):
             if registered(value.__name__) is not value:
                 raise ModelFileError(
@@ -247,7 +252,7 @@ def _of_format_1(name: str, value: dict[str, Any]) -> dict[str, Any]:
 
 def _recipe(value: Any) -> Recipe:
     try:
-        return Recipe(**{**value, "stop": StopRule(**value["stop"])})
+        return Recipe.from_dict(value)
     except (TypeError, ValueError, KeyError) as error:
         raise ModelFileError("the recipe in the file is damaged.") from error
 

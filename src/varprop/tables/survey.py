@@ -184,7 +184,7 @@ def survey(table: Source, roles: Roles) -> Survey:
     if roles.missing == "drop" and (hollow & kept).any():
         notes.append(f"{count_rows(hollow & kept)} with missing values left out.")
         kept &= ~hollow
-    elif hollow.any():
+    elif (hollow & kept).any():
         notes.append(
             f"missing values in {count_rows(hollow & kept)} are filled in with the column's mean "
             "and spread (a missing category is a category of its own)."

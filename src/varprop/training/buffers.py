@@ -81,6 +81,10 @@ class Feed:
                     if a < row + len(piece.x) and b > row:
                         yield piece.part(slice(max(0, a - row), b - row))
                 row += len(piece.x)
+                if row > end:
+                    raise SourceError(
+                        f"block {block} has more rows than its source said: start again."
+                    )
                 if row >= wanted[-1][1]:
                     break
 

@@ -1,7 +1,7 @@
 """Several processes, on one machine or many, that train one model together on JAX's own runtime.
 
 Each process runs the same script, which begins with `initialize`; afterwards JAX sees the devices
-of all of them, and `fit` shards its batches over these.
+of all of them, and `fit(..., devices=jax.devices())` shards its batches over these.
 """
 
 from __future__ import annotations

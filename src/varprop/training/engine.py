@@ -247,10 +247,12 @@ def fit_many(
         devices=devices,
     )
     mesh = runners[0].program.mesh
-    shared = mesh is not None and spans_processes(mesh)
+    shared = spans_processes(mesh)
     # Programs that run on the same devices at once wait for each other's messages, for ever; and
     # lanes that read each hold buffers of their own.
     together = mesh is None and runners[0].feed.plan.n_buffers == 1
+    for runner in runners:
+        _ = runner.feed.resident  # before threads ask for it, each of which would fill its own
     n_threads = min(len(lanes), n_threads or os.cpu_count() or 1) if together else 1
     session = Session(runners, n_threads=n_threads, deadline=deadline, shared=shared)
     digest = run_digest(lanes, objective, runners) if shared or path is not None else ""

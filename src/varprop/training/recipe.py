@@ -136,6 +136,11 @@ class Recipe:
             stop=StopRule(window=1000, tol=1e-3, patience=10),
         )
 
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Recipe:
+        """Return the recipe that `dataclasses.asdict` made numbers of."""
+        return cls(**{**values, "stop": StopRule(**values["stop"])})
+
     def replace(self, **changes: Any) -> Recipe:
         """Return a copy with some fields changed."""
         return dataclasses.replace(self, **changes)

@@ -158,7 +158,7 @@ def propagate(
         joint = spread.ndim == 3
         spread = spread * (scale[:, None] * scale if joint else scale**2)
         sums = spread.sum(axis=tuple(range(1, spread.ndim)))
-        bad = ~np.isfinite(mean + sums[:, None]).all(axis=1)
+        bad = ~np.isfinite(mean + sums[:, None] + noise).all(axis=1)
         if bad.any():
             raise ValueError(
                 f"The prediction of row {int(np.argmax(bad))} is not finite: the row lies too far "

@@ -102,20 +102,7 @@ class PBPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> PBPRegressor:
-        """Train on these rows, from a new start.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-            Inputs.
-        y : array-like of shape (n_rows,) or (n_rows, 1)
-            Targets.
-
-        Returns
-        -------
-        PBPRegressor
-            The estimator itself.
-        """
+        """Train on rows X (n_rows, n_features) and one target y, from a new start."""
         self._validate_params()
         hidden = layer_sizes(self.hidden_layer_sizes)
         X, y = check_inputs(self, X, y=y, reset=True)
@@ -148,20 +135,7 @@ class PBPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):
         return self
 
     def predict_dist(self, X: Any, X_std: Any = None) -> Predictive:
-        """Return the predictive distribution of every row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-            Inputs.
-        X_std : array-like of the shape of X or of shape (n_features,), default=None
-            Known standard deviations of the inputs' measurement error.
-
-        Returns
-        -------
-        Predictive
-            Gaussians in the units of the target.
-        """
+        """Return the predictive distribution of every row, as `FAWNRegressor` does."""
         check_is_fitted(self)
         X, x_var = rows_to_predict(self, X, X_std)
         with jax.enable_x64(True):

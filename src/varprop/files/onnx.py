@@ -204,36 +204,10 @@ _CALLS = {"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call"}
 #: Functions of ours that need what ONNX does not have, and what is taken instead.
 _REPLACED = {"_kept_bell": kept_bell_by_exp}
 #: Operations that ONNX has too, entry by entry.
-_SAME = {
-    "abs": "Abs",
-    "add": "Add",
-    "and": "And",
-    "cos": "Cos",
-    "div": "Div",
-    "exp": "Exp",
-    "floor": "Floor",
-    "log": "Log",
-    "logistic": "Sigmoid",
-    "max": "Max",
-    "min": "Min",
-    "mul": "Mul",
-    "neg": "Neg",
-    "not": "Not",
-    "or": "Or",
-    "pow": "Pow",
-    "sign": "Sign",
-    "sin": "Sin",
-    "sqrt": "Sqrt",
-    "sub": "Sub",
-    "tanh": "Tanh",
-}
-_COMPARISONS = {
-    "eq": "Equal",
-    "ge": "GreaterOrEqual",
-    "gt": "Greater",
-    "le": "LessOrEqual",
-    "lt": "Less",
-}
+_NAMES = "abs add and cos div exp floor log max min mul neg not or pow sign sin sqrt sub tanh"
+_SAME = {name: name.capitalize() for name in _NAMES.split()} | {"logistic": "Sigmoid"}
+_COMPARISONS = {"eq": "Equal", "ge": "GreaterOrEqual", "gt": "Greater"}
+_COMPARISONS |= {"le": "LessOrEqual", "lt": "Less"}
 
 
 def _operation(graph: _Graph, eqn: Any, taken: list[Any]) -> list[_Value]:

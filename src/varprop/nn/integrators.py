@@ -303,7 +303,7 @@ class GELU(AbstractHermite):
 
     With 32 nodes and means in [-10, 10], mean and variance are off by at most 1e-6 and 1.2e-4 for
     standard deviations up to 2, by 0.005 and 0.045 up to 4, by 0.08 and 1.2 up to 10 (absolute).
-    Use more nodes, or a `Table`, where larger ones occur.
+    Use more nodes (`n_nodes`), or a `Table`, where larger ones occur.
 
     Parameters
     ----------
@@ -334,11 +334,6 @@ class SiLU(AbstractHermite):
     standard deviations up to 2, by 0.0007 and 0.008 up to 4, by 0.05 and 0.75 up to 10 (absolute).
     Use more nodes, or a `Table`, where larger ones occur.
 
-    Parameters
-    ----------
-    n_nodes
-        Gauss-Hermite nodes.
-
     Examples
     --------
     >>> import jax.numpy as jnp
@@ -362,11 +357,6 @@ class Softplus(AbstractHermite):
     With 32 nodes and means in [-10, 10], mean and variance are off by at most 3e-8 and 2.2e-7 for
     standard deviations up to 2, by 0.0001 and 0.0008 up to 4, by 0.014 and 0.22 up to 10
     (absolute). Use more nodes, or a `Table`, where larger ones occur.
-
-    Parameters
-    ----------
-    n_nodes
-        Gauss-Hermite nodes.
 
     Examples
     --------

@@ -88,5 +88,7 @@ class FAWNProbaRegressor(BaseProbaRegressor):
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
         """Return settings quick enough for skpro's tests."""
         quick: dict[str, Any] = {"hidden_layer_sizes": 4, "max_iter": 5, "random_state": 0}
-        # A mixture with correlated outputs: what one Gaussian gives is a part of it.
-        return [{"estimator": FAWNRegressor(**quick, n_members=2, output_covariance=True)}]
+        return [
+            {"estimator": FAWNRegressor(**quick)},
+            {"estimator": FAWNRegressor(**quick, n_members=2, output_covariance=True)},
+        ]

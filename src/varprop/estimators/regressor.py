@@ -305,11 +305,10 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         options = self.get_params(deep=False)
         data = training_data(self, X, y, sample_weight, X_std, reset=members is None)
         statistics = Statistics.of(data)
+        scaling = statistics.scaling
         if members is None:
-            kind = chosen(AbstractLikelihood, self.likelihood, "likelihood")
-            scaling = statistics.scaling
-            scaling = scaling if kind.scales_targets else scaling.raw_targets()
-            return Task(options, data, statistics, scaling)
+            scaled = chosen(AbstractLikelihood, self.likelihood, "likelihood").scales_targets
+            return Task(options, data, statistics, scaling if scaled else scaling.raw_targets())
         with jax.enable_x64(self.dtype == "float64"):
             check_goes_on(members, options, self.n_features_in_)
         return Task(options, data, statistics, self.scaling_)

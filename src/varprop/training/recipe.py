@@ -133,7 +133,6 @@ class Recipe:
             cooldown=0,
             max_steps=300_000,
             noise_floor=False,
-            stop=StopRule(window=1000, tol=1e-3, patience=10),
         )
 
     @classmethod

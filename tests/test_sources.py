@@ -365,3 +365,13 @@ def test_float32_columns_are_scaled_as_their_float64_copies_are():
     few, many = (Statistics.of(Data(t, t)).scaling for t in (times, times.astype(np.float64)))
     np.testing.assert_allclose(few.x_scale, many.x_scale, rtol=1e-12)
     assert few.x_scale[0] > 100
+
+
+def test_a_number_too_large_to_square_is_named_by_the_users_row():
+    """Rows are sorted and merged before their squares are summed."""
+    x = np.arange(20.0)[::-1].copy()
+    x[13] = 1e200
+    weight = np.ones(20)
+    weight[2] = 0
+    with pytest.raises(SourceError, match=r"is 1e\+200 in row 13, too large to be squared"):
+        FAWNRegressor(3, max_iter=2).fit(x[:, None], np.arange(20.0), sample_weight=weight)

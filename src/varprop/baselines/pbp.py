@@ -22,15 +22,12 @@ from varprop.learning.likelihoods import GaussianLikelihood
 from varprop.learning.model import Model
 from varprop.learning.priors import FixedGaussian
 from varprop.predictive.distribution import Predictive
+from varprop.training.program import ONE_THREAD
 from varprop.training.result import propagate
 from varprop.training.schedule import bucket_size
 
-# A step works on a few hundred numbers, which XLA's own threads only make slower; splits on threads
-# of their own use the cores better. 512-bit vectors as in training/program.py.
-_pass = jax.jit(
-    one_pass,
-    compiler_options={"xla_cpu_prefer_vector_width": 512, "xla_cpu_multi_thread_eigen": False},
-)
+# A step works on a few hundred numbers; splits on threads of their own use the cores better.
+_pass = jax.jit(one_pass, compiler_options=ONE_THREAD)
 
 
 class PBPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):

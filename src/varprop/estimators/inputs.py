@@ -202,8 +202,10 @@ def _check_weight(sample_weight: Any, n_rows: int) -> np.ndarray | None:
 def _in_order(source: AbstractSource) -> Data:
     # Looked at now, while rows stand where users know them.
     rows = Rows.joined(piece for _, _, piece in sound_rows(source))
+    numbers = np.arange(len(rows.x))
     if rows.weight is not None and not rows.weight.all():
-        rows = rows.part(rows.weight > 0)
+        numbers = np.flatnonzero(rows.weight)
+        rows = rows.part(numbers)
     x, y, weight, x_var = rows
     if not len(x):
         raise ValueError(f"{source.weight_name} must not be zero in all rows.")
@@ -211,11 +213,13 @@ def _in_order(source: AbstractSource) -> Data:
         parts = [x, y] if x_var is None else [x, y, x_var]
         # Adding 0 turns -0 into 0: the two are equal and must stay so when sorted by bits.
         table = np.concatenate(parts, axis=1, dtype=np.float64) + 0.0
-        table, where = np.unique(table, axis=0, return_inverse=True)
+        table, first, where = np.unique(table, axis=0, return_index=True, return_inverse=True)
+        numbers = numbers[first]
         weight = np.bincount(where.ravel(), weight).astype(np.float64)
         ends = np.cumsum([part.shape[1] for part in parts])[:-1]
         x, y, *rest = np.split(table, ends, axis=1)
         x_var = rest[0] if rest else None
     if weight is not None and (weight == 1).all():
         weight = None
-    return Data(x, y, weight, x_var, names=[*source.features, *source.targets], sound=True)
+    names = [*source.features, *source.targets]
+    return Data(x, y, weight, x_var, names=names, numbers=numbers, sound=True)

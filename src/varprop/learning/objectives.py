@@ -65,8 +65,20 @@ class VI(AbstractObjective):
         return model.likelihood.expected_log_prob(model.network.moments(x), y)
 
 
+class AbstractPredictiveDensity(AbstractObjective):
+    """What `ROPD` and `MaximumLikelihood` share: they differ by the KL alone."""
+
+    sampled: ClassVar[bool] = False
+
+    def log_likelihood(
+        self, model: Model, x: Gaussian, y: Float[Array, "n d"], key: PRNGKeyArray
+    ) -> Float[Array, " n"]:
+        """Log-density of the propagated predictive distribution."""
+        return model.likelihood.log_predictive(model.network.moments(x), y)
+
+
 @register("ropd")
-class ROPD(AbstractObjective):
+class ROPD(AbstractPredictiveDensity):
     """Regularized optimization of the predictive distribution (FAWN-ROPD).
 
     Examples
@@ -76,13 +88,6 @@ class ROPD(AbstractObjective):
     """
 
     regularized: ClassVar[bool] = True
-    sampled: ClassVar[bool] = False
-
-    def log_likelihood(
-        self, model: Model, x: Gaussian, y: Float[Array, "n d"], key: PRNGKeyArray
-    ) -> Float[Array, " n"]:
-        """Log-density of the propagated predictive distribution."""
-        return model.likelihood.log_predictive(model.network.moments(x), y)
 
 
 @register("sampled-vi")
@@ -129,7 +134,7 @@ class SampledVI(AbstractObjective):
 
 
 @register()
-class MaximumLikelihood(AbstractObjective):
+class MaximumLikelihood(AbstractPredictiveDensity):
     """Plain maximum likelihood of the predictive distribution: no prior, no KL; for reference.
 
     With `PointWeights` it trains an ordinary network with a learned noise level.
@@ -141,13 +146,6 @@ class MaximumLikelihood(AbstractObjective):
     """
 
     regularized: ClassVar[bool] = False
-    sampled: ClassVar[bool] = False
-
-    def log_likelihood(
-        self, model: Model, x: Gaussian, y: Float[Array, "n d"], key: PRNGKeyArray
-    ) -> Float[Array, " n"]:
-        """Log-density of the propagated predictive distribution."""
-        return model.likelihood.log_predictive(model.network.moments(x), y)
 
 
 def batch_loss(

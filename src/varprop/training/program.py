@@ -245,8 +245,5 @@ def _run_epochs(program, state, lane, rows, cooldown, n_epochs, train):
 _WIDE = {"xla_cpu_prefer_vector_width": 512}
 _run = jax.jit(_run_epochs, static_argnums=0, compiler_options=_WIDE)
 # XLA's own threads make small networks slower; lanes on threads of their own use the cores better.
-_run_single_threaded = jax.jit(
-    _run_epochs,
-    static_argnums=0,
-    compiler_options={**_WIDE, "xla_cpu_multi_thread_eigen": False},
-)
+ONE_THREAD = {**_WIDE, "xla_cpu_multi_thread_eigen": False}
+_run_single_threaded = jax.jit(_run_epochs, static_argnums=0, compiler_options=ONE_THREAD)

@@ -37,7 +37,7 @@ class GivenKL(AbstractPrior):
 
     value: jax.Array = constant()
 
-    def distribution(self, layer):
+    def distribution(self, layer, weights):
         return Bernoulli(0.5)
 
     def kl(self, network):

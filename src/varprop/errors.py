@@ -11,3 +11,13 @@ class InputError(ValueError):
     >>> str(InputError("there is no file x.csv: check the path."))
     'there is no file x.csv: check the path.'
     """
+
+
+class FitWarning(UserWarning):
+    """A fit that should not be relied on as it is; the sentence says why and what to do.
+
+    Examples
+    --------
+    >>> str(FitWarning("the network was pruned to a constant: give it more rows."))
+    'the network was pruned to a constant: give it more rows.'
+    """

@@ -7,6 +7,7 @@ number once and says how to scale, and training scales when a buffer is filled.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from varprop.data.fingerprints import row_hashes, uniform
 from varprop.errors import InputError
 
 #: Rows that a source reads from a file at a time; what is beyond a buffer's end waits in memory.
@@ -289,12 +291,12 @@ def check_columns(source: AbstractSource, piece: Rows, block: int) -> None:
 
 
 def split_source(
-    source: AbstractSource, *, share: float, seed: int
+    source: AbstractSource, *, share: float, seed: int, by_content: bool = False
 ) -> tuple[AbstractSource, AbstractSource]:
     """Return two sources: the rows to train on, and about this share of them held out.
 
-    Whether a row is held out depends on the seed and its place alone, so both parts can be read as
-    often as needed and no list of rows is kept.
+    Whether a row is held out depends on the seed and its place alone, or on what stands in it, so
+    both parts can be read as often as needed and no list of rows is kept.
 
     Parameters
     ----------
@@ -304,6 +306,8 @@ def split_source(
         Part of the rows to hold out, between 0 and 1.
     seed
         Of the draw.
+    by_content
+        Whether identical rows are kept together, which takes a pass over all rows to count them.
 
     Examples
     --------
@@ -317,7 +321,8 @@ def split_source(
     """
     if not 0 < share < 1:
         raise ValueError(f"share must lie between 0 and 1, but is {share}.")
-    parts = _Part(source, share, seed, held=False), _Part(source, share, seed, held=True)
+    chosen = _Chosen(source, share, seed, by_content)
+    parts = _Part(chosen, held=False), _Part(chosen, held=True)
     if not parts[0].n_rows or not parts[1].n_rows:
         raise SourceError(
             f"share {share:g} of {source.n_rows} rows leaves a part without any: choose another."
@@ -325,37 +330,65 @@ def split_source(
     return parts
 
 
-class _Part(AbstractSource):
-    """The rows of another source that a random mask picks."""
+@dataclasses.dataclass(frozen=True)
+class _Chosen:
+    """Which rows of a source a draw picks: by their place, or by what stands in them."""
 
-    def __init__(self, source: AbstractSource, share: float, seed: int, *, held: bool):
+    source: AbstractSource
+    share: float
+    seed: int
+    by_content: bool
+
+    def pieces(self, block: int) -> Iterator[tuple[Rows, np.ndarray]]:
+        """Yield the rows of a block, and which of them are picked."""
+        random = np.random.default_rng([self.seed, block])
+        for piece in self.source.read(block):
+            if self.by_content:
+                draws = uniform(row_hashes(piece.x, piece.y, piece.x_var), self.seed)
+            else:
+                draws = random.random(len(piece.x))
+            yield piece, draws < self.share
+
+    @functools.cached_property
+    def block_rows(self) -> tuple[int, ...]:
+        """Number of picked rows in every block."""
+        whole = self.source.block_rows
+        if self.by_content:
+            found = ([mask.sum() for _, mask in self.pieces(i)] for i in range(len(whole)))
+        else:  # without reading
+            draws = (np.random.default_rng([self.seed, i]).random(n) for i, n in enumerate(whole))
+            found = ([(draw < self.share).sum()] for draw in draws)
+        return tuple(int(sum(counts)) for counts in found)
+
+
+class _Part(AbstractSource):
+    """The rows of another source that a draw picks, or the others."""
+
+    def __init__(self, chosen: _Chosen, *, held: bool):
+        source = chosen.source
         self.features, self.targets = source.features, source.targets
         self.weight_name, self.uncertain = source.weight_name, source.uncertain
         self.sound = source.sound
-        self._source, self._share, self._seed, self._held = source, share, seed, held
-        self._whole = source.block_rows
-        self._block_rows = tuple(int(self._mask(i).sum()) for i in range(len(self._whole)))
-
-    def _mask(self, block: int) -> np.ndarray:
-        draws = np.random.default_rng([self._seed, block]).random(self._whole[block])
-        return (draws < self._share) == self._held
+        self._chosen, self._held = chosen, held
 
     @property
     def block_rows(self) -> tuple[int, ...]:
-        """Number of picked rows in every block."""
-        return self._block_rows
+        """Number of rows of this part in every block."""
+        picked = self._chosen.block_rows
+        if self._held:
+            return picked
+        return tuple(n - k for n, k in zip(self._chosen.source.block_rows, picked, strict=True))
 
     def where(self, block: int, row: int) -> str:
         """As the whole source says it."""
-        return self._source.where(block, int(np.flatnonzero(self._mask(block))[row]))
+        masks = [mask == self._held for _, mask in self._chosen.pieces(block)]
+        place = np.flatnonzero(np.concatenate(masks))[row]
+        return self._chosen.source.where(block, int(place))
 
     def read(self, block: int) -> Iterator[Rows]:
-        """Yield the picked rows of a block."""
-        mask = self._mask(block)
-        start = 0
-        for piece in self._source.read(block):
-            picked = piece.part(mask[start : start + len(piece.x)])
-            start += len(piece.x)
+        """Yield the rows of this part of a block."""
+        for piece, mask in self._chosen.pieces(block):
+            picked = piece.part(mask == self._held)
             if len(picked.x):
                 yield picked
 

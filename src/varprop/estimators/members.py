@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,12 +18,14 @@ from sklearn.utils import check_random_state
 from varprop.data.source import AbstractSource, Data
 from varprop.data.statistics import Scaling, Statistics
 from varprop.estimators.options import epoch_recipe, make_model, make_objective, make_recipe
+from varprop.estimators.validation import SetAside
 from varprop.learning.model import Model
 from varprop.nn.parameters import trainable_mask
+from varprop.predictive.distribution import Predictive
 from varprop.training.engine import best_of, fit_many, restart_lanes
 from varprop.training.preparation import Lane, prepare
 from varprop.training.recipe import Recipe
-from varprop.training.result import Fit
+from varprop.training.result import Fit, propagate
 from varprop.training.schedule import Outcome
 
 
@@ -34,6 +37,55 @@ class Epochs:
     warm_up: bool
     leaves: list[Any]
     n_steps: int = 0
+
+
+class _Group(NamedTuple):
+    """Lanes of the same rows."""
+
+    rows: np.ndarray | None
+    fold: int | None  # whose rows set aside it is to predict
+    n_members: int
+    judges_only: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """What a run gives.
+
+    Attributes
+    ----------
+    fits
+        One per member.
+    aside
+        What was set aside, if anything was.
+    judges
+        For every fold the fits that have not seen its rows; none if they failed.
+    aside_seed
+        Of the choice of these rows.
+    interrupted
+        Whether it was.
+    """
+
+    fits: list[Fit]
+    aside: SetAside | None
+    judges: tuple[tuple[Fit, ...], ...]
+    aside_seed: int
+    interrupted: bool
+
+    def held(self, *, squeeze: bool) -> list[Predictive | None]:
+        """Predict the rows of every fold by networks that have not seen them."""
+        found: list[Predictive | None] = []
+        for fold, fits in zip(self.aside.folds if self.aside else (), self.judges, strict=True):
+            x, x_var = fold.held.x, fold.held.x_var
+            parts = []
+            for fit in fits:
+                # What precision cannot hold is as bad as no prediction.
+                with contextlib.suppress(ValueError):
+                    parts.append(
+                        propagate(fit.model, x, x_var=x_var, scaling=fit.scaling, squeeze=squeeze)
+                    )
+            found.append(Predictive.mixture(parts) if parts else None)
+        return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,12 +100,15 @@ class Task:
         The rows, and what one look at them told.
     scaling
         Of the rows, or of the model to go on from.
+    aside
+        What is set aside, if it is chosen already.
     """
 
     options: Mapping[str, Any]
     data: AbstractSource
     statistics: Statistics
     scaling: Scaling
+    aside: SetAside | None = None
 
     def start(self, recipe: Recipe, key: PRNGKeyArray) -> Model:
         """Return a new model."""
@@ -72,7 +127,7 @@ class Task:
         random_state = check_random_state(self.options["random_state"])
         return int(random_state.randint(np.iinfo(np.int32).max))
 
-    def train(self, members: Sequence[Model] | None) -> tuple[list[Fit], bool]:
+    def train(self, members: Sequence[Model] | None, *, aside_seed: int | None = None) -> Trained:
         """Train every member from several starts and keep the best of each.
 
         Parameters
@@ -80,50 +135,76 @@ class Task:
         members
             Go on from these (a warm start): no others are started then, and the KL keeps its full
             weight.
-
-        Returns
-        -------
-        fits, interrupted
-            One fit per member.
+        aside_seed
+            Of the choice of rows to set aside: those of a model to go on from must be the same.
         """
-        recipe = make_recipe(self.options, self.data.n_rows)
-        keys = jax.random.split(jax.random.key(self.seed()), self.options["n_members"])
-        size = self.options["n_restarts"] if members is None else 1
+        recipe, options = make_recipe(self.options, self.data.n_rows), self.options
+        seed, size = self.seed(), options["n_restarts"]
+        aside_seed = seed if aside_seed is None else aside_seed
+        source, aside = self.data, self.aside
+        if aside is None and options["validation"] is not None:
+            every_row = options["validation"] == "bag"
+            aside = SetAside.of(self.data, aside_seed, every_row=every_row)
+        folds = () if aside is None else aside.folds
+        source = self.data if aside is None else aside.source
+        groups = [_Group(None, None, options["n_members"])]
+        if any(fold.rows is None for fold in folds):  # rows that nothing is trained on
+            groups = [_Group(None, 0, options["n_members"])]
+        elif folds and options["validation"] == "bag":
+            groups = [_Group(f.rows, k, options["n_members"]) for k, f in enumerate(folds)]
+        elif folds:
+            groups.append(_Group(folds[0].rows, 0, 1, judges_only=True))
+        key, places = jax.random.key(seed), []
         lanes: list[Lane] = []
-        for number, member_key in enumerate(keys):
-            if members is None:
-                lanes += restart_lanes(
-                    lambda key: self.start(recipe, key),
-                    key=member_key,
-                    n_restarts=size,
-                    recipe=recipe,
-                )
-            else:
-                model = self.floored(to_jax(members[number]), recipe)
-                lanes.append(Lane(model=model, key=member_key, recipe=recipe.replace(kl_warmup=0)))
+        to_go_on = None if members is None else iter(members)
+        for number, group in enumerate(groups):
+            # The first group's keys are those of a run that sets nothing aside.
+            group_key = key if number == 0 else jax.random.fold_in(key, number)
+            for member_key in jax.random.split(group_key, group.n_members):
+                first = len(lanes)
+                if to_go_on is not None and not group.judges_only:
+                    model = self.floored(to_jax(next(to_go_on)), recipe)
+                    plain = recipe.replace(kl_warmup=0)
+                    lanes.append(Lane(model=model, key=member_key, recipe=plain, rows=group.rows))
+                else:
+                    lanes += restart_lanes(
+                        lambda key: self.start(recipe, key),
+                        key=member_key,
+                        n_restarts=size,
+                        recipe=recipe,
+                        rows=group.rows,
+                    )
+                places.append((group, slice(first, len(lanes))))
+        whole = source is self.data and not folds
         fits = fit_many(
             lanes,
-            self.data,
-            make_objective(self.options),
+            source,
+            make_objective(options),
             scaling=self.scaling,
-            statistics=self.statistics,
-            n_threads=effective_n_jobs(self.options["n_jobs"]),
-            progress=bool(self.options["verbose"]),
+            statistics=self.statistics if whole else None,
+            n_threads=effective_n_jobs(options["n_jobs"]),
+            progress=bool(options["verbose"]),
             devices=self._devices(),
         )
         interrupted = any(fit.outcome is Outcome.INTERRUPTED for fit in fits)
-        chosen = []
-        for first in range(0, len(fits), size):
-            group = fits[first : first + size]
-            sound = [fit for fit in group if fit.outcome is not Outcome.NONFINITE]
+        chosen: list[Fit] = []
+        judges: list[list[Fit]] = [[] for _ in folds]
+        for group, place in places:
+            sound = [fit for fit in fits[place] if fit.outcome is not Outcome.NONFINITE]
             sound = [fit for fit in sound if math.isfinite(fit.loss)]
-            if not sound and interrupted:  # rows that do not stay are not read again for a loss
-                raise KeyboardInterrupt
             if not sound:
-                raise _nonfinite(recipe)
-            losses = tuple(fit.loss for fit in group)
-            chosen.append(dataclasses.replace(best_of(sound), restart_losses=losses))
-        return chosen, interrupted
+                continue
+            losses = tuple(fit.loss for fit in fits[place])
+            best = dataclasses.replace(best_of(sound), restart_losses=losses)
+            if not group.judges_only:
+                chosen.append(best)
+            if group.fold is not None:
+                judges[group.fold].append(best)
+        if not chosen and interrupted:  # rows that do not stay are not read again for a loss
+            raise KeyboardInterrupt
+        if not chosen:
+            raise _nonfinite(recipe)
+        return Trained(chosen, aside, tuple(map(tuple, judges)), aside_seed, interrupted)
 
     def _devices(self) -> list[jax.Device] | None:
         return None if self.options["devices"] is None else jax.devices()
@@ -146,7 +227,8 @@ class Task:
             The last is the mean over members of the epoch's training loss.
         """
         epochs = epochs or Epochs(self.seed(), warm_up=members is None, leaves=[])
-        key, n = jax.random.key(epochs.seed), self.options["n_members"]
+        key = jax.random.key(epochs.seed)
+        n = self.options["n_members"] if members is None else len(members)
         recipe = epoch_recipe(self.options, self.data.n_rows, warm_up=epochs.warm_up)
         if members is None:
             models = [self.start(recipe, member_key) for member_key in jax.random.split(key, n)]
@@ -189,10 +271,11 @@ class Task:
 
 def check_goes_on(members: Sequence[Model], options: Mapping[str, Any], n_features: int) -> None:
     """Raise ValueError unless the settings of now would build the same networks."""
-    if len(members) != options["n_members"]:
+    n_members = options["n_members"]
+    if len(members) != n_members and options["validation"] != "bag":
         raise ValueError(
-            f"n_members is {options['n_members']}, but the model to go on from has "
-            f"{len(members)} members: fit anew."
+            f"n_members is {n_members}, but the model to go on from has {len(members)} members: "
+            "fit anew."
         )
     old = members[0]
     new = make_model(options, n_features, old.likelihood.n_targets, jax.random.key(0))

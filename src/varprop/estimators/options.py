@@ -38,7 +38,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "likelihood": [str, type],
     "weights": [str],
     "output_covariance": ["boolean"],
-    "prior": [StrOptions({"learned", "per-layer", "fixed"}), priors.AbstractPrior],
+    "prior": [StrOptions({"learned", "per-layer", "fixed", "ard"}), priors.AbstractPrior],
     "kl_weight": [_AMOUNT, None],
     "kl_warmup": [StrOptions({"auto"}), Interval(numbers.Integral, 0, None, closed="left")],
     "dropout": [_SHARE],
@@ -46,6 +46,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "input_noise": [_AMOUNT],
     "n_restarts": [_COUNT],
     "n_members": [_COUNT],
+    "validation": [StrOptions({"check", "bag"}), None],
     "batch_size": [StrOptions({"auto"}), _COUNT, None],
     "learning_rate_init": [_AMOUNT, None],
     "max_iter": [_COUNT, None],
@@ -180,13 +181,14 @@ def make_model(
     activation = chosen(AbstractActivation, options["activation"], "activation")
     weights = chosen(AbstractWeights, options["weights"], "weights")
     prior, bernoulli = options["prior"], options["weights"] == "bernoulli"
-    if prior == "per-layer" and bernoulli:
-        raise ValueError("prior='per-layer' is for weights='gaussian' only.")
+    if prior in ("per-layer", "ard") and bernoulli:
+        raise ValueError(f"prior={prior!r} is for weights='gaussian' only.")
     if isinstance(prior, str):
         prior = {
             "learned": lambda: None,  # the one that fits the weights
             "per-layer": lambda: priors.LearnedGaussianPerLayer(len(sizes) + 1),
             "fixed": priors.FixedBernoulli if bernoulli else priors.FixedGaussian,
+            "ard": priors.AutomaticRelevance,
         }[prior]()
     elif isinstance(prior, priors.LearnedGaussianPerLayer) and len(prior.mean) != len(sizes) + 1:
         raise ValueError(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import warnings
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import jax
 import numpy as np
-from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from varprop.data.statistics import Scaling, Statistics
+from varprop.data.statistics import Statistics
+from varprop.estimators.base import AbstractRegressor
 from varprop.estimators.inputs import rows_to_predict, training_data
 from varprop.estimators.members import (
     Epochs,
@@ -21,12 +21,14 @@ from varprop.estimators.members import (
     member_dtype,
     to_jax,
 )
-from varprop.estimators.methods import PredictiveMethods
 from varprop.estimators.options import CONSTRAINTS
+from varprop.estimators.remarks import remarks
+from varprop.estimators.validation import Judged, judged_constant, trusted
 from varprop.learning.likelihoods import AbstractLikelihood
 from varprop.learning.model import Model
 from varprop.nn.registry import chosen
 from varprop.predictive.distribution import Predictive
+from varprop.predictive.simple import constant_gaussian
 from varprop.training.recipe import Recipe
 from varprop.training.result import propagate
 from varprop.training.schedule import Outcome
@@ -35,7 +37,12 @@ from varprop.training.schedule import Outcome
 _RANK = (Outcome.CONVERGED, Outcome.MAX_STEPS, Outcome.TIME_LIMIT, Outcome.INTERRUPTED)
 
 
-class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEstimator):
+def worst(outcomes: Iterable[Outcome]) -> Outcome:
+    """Return the worst of several outcomes; "converged" if there are none."""
+    return max(outcomes, key=_RANK.index, default=Outcome.CONVERGED)
+
+
+class FAWNRegressor(AbstractRegressor):
     """A neural network that gives a whole predictive distribution in one forward pass.
 
     Every weight has a mean and a variance; both are trained and propagated in closed form, without
@@ -79,6 +86,14 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         Starts per member, of which the one with the lowest final training objective is kept.
     n_members : int, default=1
         Networks in the ensemble, predicted as a mixture of Gaussians.
+    validation : {"check", "bag"} or None, default="check"
+        How it is found out what the network makes of rows it was not trained on. "check" trains one
+        more network without a fifth of the rows (identical rows are always together); by the
+        density it gives to these, the prediction is a mixture of the network and of the constant
+        Gaussian, which knows nothing but the targets' mean and spread. "bag" trains five networks
+        per member, each without another fifth, and predicts with all of them. None trusts the
+        network, as the paper does: it can be far too sure without a word. Of more rows than are
+        held in memory a part is set aside for good instead.
     batch_size : "auto", int or None, default="auto"
         Rows per step; None takes all rows. "auto" is `Recipe`'s default. Data of at most so many
         rows is one full batch.
@@ -123,6 +138,9 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         The trained networks, in standardized units, with NumPy arrays.
     scaling_ : varprop.Scaling
         Shift and scale of inputs and targets.
+    trust_ : float or None
+        Share of the network in the prediction; the rest is the constant Gaussian's. None if nothing
+        was set aside: it is all of it then.
     noise_std_ : ndarray of shape (n_outputs,) or None
         Standard deviation of the noise (averaged over members as variances), in the target's units;
         None if it depends on the input.
@@ -153,11 +171,10 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
     """
 
     members_: list[Model]
-    scaling_: Scaling
-    n_outputs_: int
-    target_names_: list[str] | None
-    _y_ndim: int
+    trust_: float | None
     _epochs: Epochs | None
+    _held: Judged | None
+    _aside_seed: int
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = CONSTRAINTS
 
     def __init__(
@@ -177,6 +194,7 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         input_noise: float = 0.0,
         n_restarts: int = 1,
         n_members: int = 1,
+        validation: str | None = "check",
         batch_size: Any = "auto",
         learning_rate_init: float | None = None,
         max_iter: int | None = None,
@@ -204,6 +222,7 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         self.input_noise = input_noise
         self.n_restarts = n_restarts
         self.n_members = n_members
+        self.validation = validation
         self.batch_size = batch_size
         self.learning_rate_init = learning_rate_init
         self.max_iter = max_iter
@@ -246,11 +265,27 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         """
         members = self.members_ if self.warm_start and hasattr(self, "members_") else None
         task = self._task(members, X, y, sample_weight, X_std)
+        told = self._train(task, members)
+        self._see(task.data)
+        for remark in told:
+            warnings.warn(remark, stacklevel=2)
+        return self
+
+    def _train(self, task: Task, members: list[Model] | None = None) -> list[Warning]:
+        """Train on what was checked; return what the user should be told."""
+        squeeze = self._y_ndim == 1
         with jax.enable_x64(self.dtype == "float64"):
-            fits, interrupted = task.train(members)
+            seed = None if members is None else self._aside_seed
+            trained = task.train(members, aside_seed=seed)
+            fits, held = trained.fits, trained.held(squeeze=squeeze)
             self.members_ = [kept(fit.model) for fit in fits]
         self.scaling_, self._epochs = fits[0].scaling, None
-        self.outcome_ = max((fit.outcome for fit in fits), key=_RANK.index).value
+        self.trust_, self._held, self._aside_seed = None, None, trained.aside_seed
+        if trained.aside is not None and trained.aside.folds:
+            self._held = Judged.of(trained.aside, held)
+            constant = judged_constant(trained.aside, self.scaling_, squeeze=squeeze)
+            self.trust_ = float(trusted([self._held, constant])[0])
+        self.outcome_ = worst(fit.outcome for fit in fits).value
         self.loss_ = float(np.mean([fit.loss for fit in fits]))
         self.n_iter_ = max(len(fit.history) for fit in fits)
         self.n_steps_ = sum(fit.n_steps for fit in fits)
@@ -259,9 +294,7 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
             curve[: len(fit.history)] = fit.history
         self.loss_curve_ = np.nanmean(curves, axis=0)
         self.restart_losses_ = np.array([fit.restart_losses for fit in fits])
-        if interrupted:
-            warnings.warn("Training was interrupted: the model is what there was.", stacklevel=2)
-        return self
+        return remarks(self, task, trained)
 
     def partial_fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, X_std: Any = None
@@ -290,6 +323,7 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
             members, self._epochs, self.loss_ = task.train_epoch(before, epochs)
         if before is None:
             self.scaling_, self.loss_curve_, self.n_iter_ = task.scaling, np.empty(0), 0
+            self.trust_ = self.domain_ = self.fingerprints_ = None
         self.members_, self.outcome_ = members, "max_steps"
         self.loss_curve_ = np.append(self.loss_curve_, self.loss_)
         self.restart_losses_ = np.full((len(members), 1), self.loss_)
@@ -341,59 +375,17 @@ class FAWNRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEst
         """
         check_is_fitted(self)
         X, x_var = rows_to_predict(self, X, X_std)
+        network = self._predict_network(X, x_var)
+        if self.trust_ is None:
+            return network
+        constant = constant_gaussian(self.scaling_, len(X), squeeze=network.squeeze)
+        return Predictive.mixture([network, constant], [self.trust_, 1 - self.trust_])
+
+    def _predict_network(self, X: np.ndarray, x_var: np.ndarray | None) -> Predictive:
+        """Return what the members say, whatever the rows set aside said of them."""
         squeeze, parts = self._y_ndim == 1, []
         for member in self.members_:
             with jax.enable_x64(member_dtype(member) == np.float64):
                 model, scaling = to_jax(member), self.scaling_
                 parts.append(propagate(model, X, x_var=x_var, scaling=scaling, squeeze=squeeze))
         return parts[0] if len(parts) == 1 else Predictive.mixture(parts)
-
-    # ---- files ------------------------------------------------------------------------------
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to one ``.safetensors`` file, atomically.
-
-        The file holds arrays and a JSON header, no code, and a model loaded from it predicts the
-        same to the bit. The state of the optimizer is not kept: `partial_fit` of a loaded model
-        starts with a new one.
-
-        Parameters
-        ----------
-        path
-            Where to.
-        """
-        from varprop.files.regressor import save_regressor
-
-        check_is_fitted(self)
-        save_regressor(self, path)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> FAWNRegressor:
-        """Read a model that `save` wrote; a damaged or foreign file is a `ModelFileError`.
-
-        Parameters
-        ----------
-        path
-            The file. Reading it runs no code, whoever made it.
-        """
-        from varprop.files.regressor import load_regressor
-
-        return load_regressor(path)[0]
-
-    def to_onnx(self, path: str | os.PathLike[str]) -> None:
-        """Write the model as an ONNX graph that runs without Python; needs ``varprop[onnx]``.
-
-        The graph takes ``X``, double of shape (rows, n_features) in the units of the training data,
-        and gives ``mean`` and ``std``, double of shape (rows, n_outputs), and ``cov`` of shape
-        (rows, n_outputs, n_outputs) if the covariance between outputs is modeled. An ensemble gives
-        its mixture's moments.
-
-        Parameters
-        ----------
-        path
-            Where to.
-        """
-        from varprop.files.onnx import export_onnx
-
-        check_is_fitted(self)
-        export_onnx(self, path)

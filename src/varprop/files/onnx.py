@@ -7,6 +7,7 @@ need no second form for it, those of users included.
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -17,8 +18,10 @@ import numpy as np
 from onnx import ModelProto, TensorProto, checker, helper, numpy_helper
 
 from varprop.atomic import replacing
+from varprop.estimators.base import AbstractRegressor
 from varprop.estimators.members import member_dtype, to_jax
 from varprop.estimators.regressor import FAWNRegressor
+from varprop.estimators.stack import CONSTANT, LINEAR, StackedRegressor
 from varprop.moments.gaussian import Gaussian, JointGaussian
 from varprop.moments.numerics import kept_bell_by_exp, step_probability
 
@@ -26,13 +29,13 @@ from varprop.moments.numerics import kept_bell_by_exp, step_probability
 OPSET, IR_VERSION = 17, 8
 
 
-def export_onnx(model: FAWNRegressor, path: str | os.PathLike[str]) -> None:
-    """Write a fitted regressor as an ONNX model; see `FAWNRegressor.to_onnx`."""
+def export_onnx(model: AbstractRegressor, path: str | os.PathLike[str]) -> None:
+    """Write a fitted regressor as an ONNX model; see `AbstractRegressor.to_onnx`."""
     with replacing(path) as file:
         file.write(to_onnx(model).SerializeToString())
 
 
-def to_onnx(model: FAWNRegressor) -> ModelProto:
+def to_onnx(model: AbstractRegressor) -> ModelProto:
     """Return a fitted regressor as a checked ONNX model.
 
     Raises
@@ -79,29 +82,68 @@ def to_onnx(model: FAWNRegressor) -> ModelProto:
     return out
 
 
-def _prediction(model: FAWNRegressor, x: jax.Array) -> list[jax.Array]:
+def _prediction(model: AbstractRegressor, x: jax.Array) -> list[jax.Array]:
     """Mean, standard deviation and, if outputs are correlated, covariance of rows (rows, n)."""
     scaling = model.scaling_
     # In double: a feature far from zero would lose its digits in the network's precision.
     scaled = (x - scaling.x_shift) / scaling.x_scale
-    parts = []
-    for member in model.members_:
-        dtype = member_dtype(member)
-        for weight, out, noise in to_jax(member, dtype).predictive(Gaussian(scaled.astype(dtype))):
-            var = out.variances().astype(float) + noise
-            cov = None
-            if isinstance(out, JointGaussian):
-                cov = out.dense_cov().astype(float) + noise[..., None] * np.eye(len(noise.T))
-            parts.append((weight / len(model.members_), out.mean.astype(float), var, cov))
+    parts = _components(model, scaled)
     mean = sum(share * m for share, m, _, _ in parts)
     var = sum(share * (v + (m - mean) ** 2) for share, m, v, _ in parts)
     scale = scaling.y_scale
     results = [mean * scale + scaling.y_shift, jnp.sqrt(var) * scale]
-    if parts[0][3] is None:
+    if all(cov is None for _, _, _, cov in parts):
         return results
-    apart = [(m - mean)[..., None] for _, m, _, _ in parts]
-    cov = sum(p[0] * (p[3] + a * a.mT) for p, a in zip(parts, apart, strict=True))
-    return [*results, cov * np.outer(scale, scale)]
+    total = jnp.zeros(())
+    for share, m, v, cov in parts:
+        apart = (m - mean)[..., None]
+        own = v[..., None] * np.eye(model.n_outputs_) if cov is None else cov
+        total = total + share * (own + apart * apart.mT)
+    return [*results, total * np.outer(scale, scale)]
+
+
+def _components(model: AbstractRegressor, scaled: jax.Array) -> list[_Component]:
+    """Return the Gaussians that a model mixes, in standardized units."""
+    parts: list[_Component] = []
+    if isinstance(model, FAWNRegressor):
+        share = (1.0 if model.trust_ is None else model.trust_) / len(model.members_)
+        for member in model.members_:
+            dtype = member_dtype(member)
+            rows = Gaussian(scaled.astype(dtype))
+            for weight, out, noise in to_jax(member, dtype).predictive(rows):
+                var = out.variances().astype(float) + noise
+                cov = None
+                if isinstance(out, JointGaussian):
+                    cov = out.dense_cov().astype(float) + noise[..., None] * np.eye(len(noise.T))
+                parts.append(_Component(share * weight, out.mean.astype(float), var, cov))
+        broad = 0.0 if model.trust_ is None else 1 - model.trust_
+    else:
+        assert isinstance(model, StackedRegressor)
+        for name, network in model.estimators_:
+            alone = copy.copy(network)
+            alone.trust_ = None
+            found = _components(alone, scaled)
+            parts += [part._replace(share=model.weights_[name] * part.share) for part in found]
+        line = model.linear_
+        if line is not None and model.weights_[LINEAR] > 0:
+            mean = scaled @ line.coef.T + line.intercept
+            spread = [jnp.sum((scaled @ cov) * scaled, axis=1) for cov in line.cov]
+            var = jnp.stack(spread, axis=1) + line.noise_var
+            parts.append(_Component(model.weights_[LINEAR], mean, var, None))
+        broad = model.weights_[CONSTANT]
+    if broad > 0:
+        zeros = 0.0 * scaled[:, :1] * np.ones(model.n_outputs_)
+        parts.append(_Component(broad, zeros, zeros + 1.0, None))
+    return parts
+
+
+class _Component(NamedTuple):
+    """One Gaussian of a mixture, in standardized units."""
+
+    share: Any
+    mean: jax.Array
+    var: jax.Array
+    cov: jax.Array | None
 
 
 class _Value(NamedTuple):

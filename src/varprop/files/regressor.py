@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -16,6 +15,7 @@ from varprop.estimators.options import layer_sizes, make_model
 from varprop.estimators.regressor import FAWNRegressor
 from varprop.files.container import ArraySpec, ModelFileError, read_model_file, write_model_file
 from varprop.files.model import build, check_model, class_of, describe, shapes
+from varprop.files.seen import build_seen, check_seen, describe_seen
 from varprop.nn.registry import registered
 from varprop.training.recipe import Recipe
 from varprop.training.schedule import Outcome
@@ -27,7 +27,6 @@ _KEYS: dict[str, Any] = {
     "class": str,
     "dtype": str,
     "feature_names": (list, type(None)),
-    "libraries": dict,
     "loss": float,
     "n_features": int,
     "n_iter": int,
@@ -40,28 +39,26 @@ _KEYS: dict[str, Any] = {
 }
 
 
-def save_regressor(
-    model: FAWNRegressor,
-    path: str | os.PathLike[str],
-    *,
-    table: Mapping[str, Any] | None = None,
-    linear: Mapping[str, np.ndarray] | None = None,
-) -> None:
-    """Write a fitted regressor to one .safetensors file; see `FAWNRegressor.save`.
+def save_regressor(model: FAWNRegressor, path: str | os.PathLike[str]) -> None:
+    """Write a fitted regressor to one .safetensors file; see `FAWNRegressor.save`."""
+    header, arrays = describe_regressor(model, "")
+    more, kept = describe_seen(model)
+    write_model_file(path, {**header, **more, "libraries": libraries()}, {**arrays, **kept})
 
-    Parameters
-    ----------
-    model, path
-        As there.
-    table
-        What is known of the table it was fitted on, as JSON; see `varprop.tables.model`.
-    linear
-        Arrays of the linear model it is compared with.
-    """
+
+def libraries() -> dict[str, str]:
+    """Return the versions that wrote a file."""
     # Imported late: the package's own names are not there yet while it is being imported.
     from varprop import __version__
 
-    arrays: dict[str, np.ndarray] = {}
+    return {"varprop": __version__, "jax": jax.__version__, "numpy": np.__version__}
+
+
+def describe_regressor(
+    model: FAWNRegressor, prefix: str
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return a fitted regressor as JSON and arrays, whose names begin with a prefix."""
+    arrays: dict[str, Any] = {}
     params: dict[str, Any] = {}
     for name, value in model.get_params(deep=False).items():
         if isinstance(value, Recipe):
@@ -79,10 +76,10 @@ def save_regressor(
                 )
             params[name] = {"type": value.__name__}
         else:
-            found = describe(value, f"params.{name}")
+            found = describe(value, f"{prefix}params.{name}")
             params[name] = found.tree
             arrays |= found.arrays
-    members = [describe(m, f"member.{i}") for i, m in enumerate(model.members_)]
+    members = [describe(m, f"{prefix}member.{i}") for i, m in enumerate(model.members_)]
     for member in members:
         arrays |= member.arrays
     names = getattr(model, "feature_names_in_", None)
@@ -90,7 +87,6 @@ def save_regressor(
         "class": "FAWNRegressor",
         "dtype": member_dtype(model.members_[0]).name,
         "feature_names": None if names is None else [str(name) for name in names],
-        "libraries": {"varprop": __version__, "jax": jax.__version__, "numpy": np.__version__},
         "loss": float(model.loss_),
         "members": [member.tree for member in members],
         "n_features": int(model.n_features_in_),
@@ -101,32 +97,59 @@ def save_regressor(
         "outcome": model.outcome_,
         "params": params,
         "target_names": model.target_names_,
+        "trust": model.trust_,
         "y_ndim": model._y_ndim,
     }
-    if table is not None:
-        header["table"] = dict(table)
-        arrays |= {f"linear.{name}": array for name, array in (linear or {}).items()}
     for field in dataclasses.fields(Scaling):
-        arrays[f"scaling.{field.name}"] = getattr(model.scaling_, field.name)
-    arrays["training.loss_curve"] = np.asarray(model.loss_curve_, np.float64)
-    arrays["training.restart_losses"] = np.asarray(model.restart_losses_, np.float64)
-    write_model_file(path, header, {name: np.asarray(array) for name, array in arrays.items()})
+        arrays[f"{prefix}scaling.{field.name}"] = getattr(model.scaling_, field.name)
+    arrays[f"{prefix}training.loss_curve"] = np.asarray(model.loss_curve_, np.float64)
+    arrays[f"{prefix}training.restart_losses"] = np.asarray(model.restart_losses_, np.float64)
+    return header, {name: np.asarray(array) for name, array in arrays.items()}
 
 
-def load_regressor(
-    path: str | os.PathLike[str],
-) -> tuple[FAWNRegressor, dict[str, Any] | None, dict[str, np.ndarray]]:
-    """Read a regressor, and what is known of its table: JSON, not checked, and arrays.
+def load_regressor(path: str | os.PathLike[str]) -> FAWNRegressor:
+    """Read a regressor that `save_regressor` wrote; what a table added to it is left out."""
+    header, arrays = read_model_file(path, check_alone)
+    return build_alone(header, arrays)
 
-    The JSON is None, and there are no arrays, if the file has none.
-    """
-    header, arrays = read_model_file(path, _check)
+
+def check_alone(header: dict[str, Any], table: dict[str, ArraySpec]) -> None:
+    """Check a file that holds one regressor, and perhaps what older versions kept of its table."""
+    left = {name: spec for name, spec in shapes(table).items() if not name.startswith("linear.")}
+    libraries_of(header)
+    rest = {name: value for name, value in header.items() if name not in ("libraries", "table")}
+    check_seen(rest, left)
+    check_regressor(rest, left, "")
+    if left:
+        raise ModelFileError(f"array {min(left)[:80]!r} is unknown.")
+
+
+def build_alone(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> FAWNRegressor:
+    """Return the regressor of a checked file."""
+    check_finite(arrays)
+    model = build_regressor(header, arrays, "")
+    build_seen(model, header, arrays)
+    return model
+
+
+def libraries_of(header: dict[str, Any]) -> None:
+    """Raise ModelFileError unless a header says which versions wrote it."""
+    if not isinstance(header.get("libraries"), dict):
+        raise ModelFileError("the header lacks an entry or has one too many.")
+
+
+def check_finite(arrays: dict[str, np.ndarray]) -> None:
+    """Raise ModelFileError if an array, other than of losses, holds what is no number."""
     for name, array in arrays.items():
-        if name != "training.restart_losses" and not np.isfinite(array).all():
+        if not name.endswith("training.restart_losses") and not np.isfinite(array).all():
             raise ModelFileError(f"array {name} is not finite.")
-    scaling = Scaling(*(arrays[f"scaling.{field.name}"] for field in dataclasses.fields(Scaling)))
-    if not (scaling.x_scale > 0).all() or not (scaling.y_scale > 0).all():
-        raise ModelFileError("a scale is not positive.")
+
+
+def build_regressor(
+    header: dict[str, Any], arrays: dict[str, np.ndarray], prefix: str
+) -> FAWNRegressor:
+    """Put together what `describe_regressor` took apart and `check_regressor` has checked."""
+    scaling = build_scaling(arrays, prefix)
     model = FAWNRegressor(**_params(header, arrays))
     model.members_ = [build(tree, arrays) for tree in _members(header)]
     model.n_features_in_ = header["n_features"]
@@ -135,61 +158,91 @@ def load_regressor(
     model.n_outputs_, model._y_ndim = header["n_outputs"], header["y_ndim"]
     model.target_names_ = header["target_names"]
     model.scaling_, model.outcome_, model.loss_ = scaling, header["outcome"], header["loss"]
-    model.loss_curve_ = arrays["training.loss_curve"]
-    model.restart_losses_ = arrays["training.restart_losses"]
+    model.loss_curve_ = arrays[f"{prefix}training.loss_curve"]
+    model.restart_losses_ = arrays[f"{prefix}training.restart_losses"]
     # Format 1 did not count steps.
     model.n_iter_, model.n_steps_ = header["n_iter"], header.get("n_steps", header["n_iter"])
-    model._epochs = None
-    linear = {
-        name.removeprefix("linear."): array
-        for name, array in arrays.items()
-        if name.startswith("linear.")
-    }
-    return model, header.get("table"), linear
+    model.trust_, model._epochs, model._held = header.get("trust"), None, None
+    model._aside_seed = 0
+    return model
 
 
-def _check(header: dict[str, Any], table: dict[str, ArraySpec]) -> None:
-    """Raise ModelFileError unless the header is complete and the arrays are what it calls for."""
+def build_scaling(arrays: dict[str, np.ndarray], prefix: str) -> Scaling:
+    """Return the scaling in a file."""
+    names = [f"{prefix}scaling.{field.name}" for field in dataclasses.fields(Scaling)]
+    scaling = Scaling(*(arrays[name] for name in names))
+    if not (scaling.x_scale > 0).all() or not (scaling.y_scale > 0).all():
+        raise ModelFileError("a scale is not positive.")
+    return scaling
+
+
+def check_regressor(header: dict[str, Any], left: dict[str, Any], prefix: str) -> None:
+    """Raise ModelFileError unless the header is complete and the arrays are what it calls for.
+
+    Arrays that belong to it are taken out of `left`.
+    """
     if header.get("class") != "FAWNRegressor":
         raise ModelFileError(f"the file holds no FAWNRegressor: {str(header.get('class'))[:80]!r}.")
-    later = {"table": dict, "members": list, "n_steps": int}  # which format 1 may not have
-    if set(header) - set(later) != set(_KEYS) or not all(
-        type(header.get(name, kind())) is kind for name, kind in later.items()
-    ):
+    # Which earlier versions may not have.
+    later = {"members": list, "n_steps": int, "trust": (float, type(None))}
+    if set(header) - set(later) != set(_KEYS):
         raise ModelFileError("the header lacks an entry or has one too many.")
-    for name, kind in _KEYS.items():
+    for name, kind in (_KEYS | later).items():
+        if name not in header and name in later:
+            continue
         if not isinstance(header[name], kind) or isinstance(header[name], bool):
             raise ModelFileError(f"{name} in the header has the wrong type.")
+    if not 0 <= (header.get("trust") or 0) <= 1:
+        raise ModelFileError("trust in the header is out of range.")
     for name in ("n_features", "n_outputs", "n_iter", "n_members"):
         if not 1 <= header[name] < 2**31:
             raise ModelFileError(f"{name} in the header is out of range.")
-    if header["n_members"] > len(table):
+    if header["n_members"] > len(left):
         raise ModelFileError("there are fewer arrays than members.")
-    if header["y_ndim"] not in (1, 2) or (header["y_ndim"] == 1 and header["n_outputs"] != 1):
-        raise ModelFileError("y_ndim in the header is out of range.")
     known = {outcome.value for outcome in Outcome}
     if header["dtype"] not in ("float32", "float64") or header["outcome"] not in known:
         raise ModelFileError("dtype or outcome in the header is unknown.")
+    check_names(header)
+    n, d = header["n_features"], header["n_outputs"]
+    curves = left.get(f"{prefix}training.restart_losses")
+    if curves is None or len(curves.shape) != 2 or curves.shape[0] != header["n_members"]:
+        raise ModelFileError("the losses of the restarts are damaged.")
+    expected: dict[str, tuple[int, ...]] = {
+        "training.loss_curve": (header["n_iter"],),
+        "training.restart_losses": (header["n_members"], max(1, curves.shape[1])),
+        **scaling_shapes(n, d),
+    }
+    take_out(left, {f"{prefix}{name}": shape for name, shape in expected.items()})
+    _params(header, left)
+    trees = _members(header)
+    if len(trees) != header["n_members"]:
+        raise ModelFileError("there are more or fewer members than the header says.")
+    for tree in trees:
+        member = check_model(build(tree, left), n)
+        if member.likelihood.n_targets != d or str(member_dtype(member)) != header["dtype"]:
+            raise ModelFileError("a member has other targets or another dtype than the header.")
+
+
+def check_names(header: dict[str, Any]) -> None:
+    """Raise ModelFileError unless features and targets are as many as the header says."""
+    if header["y_ndim"] not in (1, 2) or (header["y_ndim"] == 1 and header["n_outputs"] != 1):
+        raise ModelFileError("y_ndim in the header is out of range.")
     for name, length in (("feature_names", "n_features"), ("target_names", "n_outputs")):
         names = header[name]
         if names is not None and (
             len(names) != header[length] or not all(isinstance(part, str) for part in names)
         ):
             raise ModelFileError(f"{name} in the header are damaged.")
-    n, d, left = header["n_features"], header["n_outputs"], shapes(table)
-    curves = left.get("training.restart_losses")
-    expected: dict[str, tuple[int, ...]] = {
-        f"scaling.{side}_{part}": (length,)
-        for side, length in (("x", n), ("y", d))
-        for part in ("shift", "scale")
-    }
-    expected["training.loss_curve"] = (header["n_iter"],)
-    if curves is None or len(curves.shape) != 2 or curves.shape[0] != header["n_members"]:
-        raise ModelFileError("the losses of the restarts are damaged.")
-    expected["training.restart_losses"] = (header["n_members"], max(1, curves.shape[1]))
-    if "table" in header and any(name.startswith("linear.") for name in table):
-        expected |= {"linear.center": (n,), "linear.scale": (n,), "linear.coef": (d, n)}
-        expected |= {"linear.cov": (d, n, n), "linear.intercept": (d,), "linear.noise_var": (d,)}
+
+
+def scaling_shapes(n: int, d: int) -> dict[str, tuple[int, ...]]:
+    """Return the arrays of a scaling, by name."""
+    sizes = {"x": (n,), "y": (d,)}
+    return {f"scaling.{s}_{part}": size for s, size in sizes.items() for part in ("shift", "scale")}
+
+
+def take_out(left: dict[str, Any], expected: dict[str, tuple[int, ...]]) -> None:
+    """Take arrays out of those of a file; one that is not as expected is a ModelFileError."""
     for name, shape in expected.items():
         if name not in left:
             raise ModelFileError(f"array {name} is missing.")
@@ -199,16 +252,6 @@ def _check(header: dict[str, Any], table: dict[str, ArraySpec]) -> None:
                 f"array {name} has shape {found.shape} and dtype {found.dtype}, but {shape} and "
                 "float64 are needed."
             )
-    _params(header, left)
-    trees = _members(header)
-    if len(trees) != header["n_members"]:
-        raise ModelFileError("there are more or fewer members than the header says.")
-    for tree in trees:
-        member = check_model(build(tree, left), n)
-        if member.likelihood.n_targets != d or str(member_dtype(member)) != header["dtype"]:
-            raise ModelFileError("a member has other targets or another dtype than the header.")
-    if left:
-        raise ModelFileError(f"array {min(left)[:80]!r} is unknown.")
 
 
 def _params(header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
@@ -227,6 +270,8 @@ def _params(header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
         except ModelFileError as error:
             raise ModelFileError(f"the argument {name[:80]}: {error}") from error
     try:
+        # A file from before there was validation was trained without.
+        decoded.setdefault("validation", None)
         model = FAWNRegressor(**decoded)
         model._validate_params()
     except (ValueError, TypeError, OverflowError) as error:

@@ -8,7 +8,7 @@ then the weights' own business. One of your own is a class with one method:
 >>> from varprop.nn import mlp
 >>> class WiderWithDepth(AbstractPrior):
 ...     std: jax.Array
-...     def distribution(self, layer):
+...     def distribution(self, layer, weights):
 ...         return Gaussian(jnp.zeros(()), (self.std * (1 + layer)) ** 2)
 >>> prior = WiderWithDepth(jnp.array(0.5))
 >>> prior.kl(mlp(2, 1, key=jax.random.key(0))).shape
@@ -68,11 +68,11 @@ class AbstractPrior(eqx.Module):
     per_layer: ClassVar[bool] = True
 
     @abstractmethod
-    def distribution(self, layer: int) -> Any:
-        """Return what the weights and biases of the layer with this number are compared with.
+    def distribution(self, layer: int, weights: AbstractWeights) -> Any:
+        """Return what an array of weights or biases of a layer is compared with.
 
         A `Gaussian` for Gaussian weights, a `varprop.nn.Bernoulli` for Bernoulli weights; its shape
-        is () or one that broadcasts against every array of weights in the layer.
+        is () or one that broadcasts against the array.
         """
 
     def kl(self, network: PyTree) -> Float[Array, ""]:
@@ -91,7 +91,7 @@ class AbstractPrior(eqx.Module):
             for weights in layer:
                 if isinstance(weights, PointWeights):
                     continue
-                part = weights.kl(self.distribution(number))
+                part = weights.kl(self.distribution(number, weights))
                 total = part if total is None else total + part
         return jnp.zeros(()) if total is None else total
 
@@ -107,7 +107,7 @@ class LearnedGaussian(AbstractPrior):
 
     Examples
     --------
-    >>> LearnedGaussian().distribution(0).mean.shape
+    >>> LearnedGaussian().mean.shape
     ()
     """
 
@@ -118,7 +118,7 @@ class LearnedGaussian(AbstractPrior):
     def __init__(self, mean: Any = 0.0, std: Any = 0.2):
         self.mean, self.log_std = _mean_and_log_std(mean, std, ())
 
-    def distribution(self, layer: int) -> Gaussian:
+    def distribution(self, layer: int, weights: AbstractWeights) -> Gaussian:
         """Return the same Gaussian for every layer."""
         return Gaussian(self.mean, jnp.exp(2 * self.log_std))
 
@@ -146,7 +146,7 @@ class LearnedGaussianPerLayer(AbstractPrior):
     def __init__(self, n_layers: int, mean: Any = 0.0, std: Any = 0.2):
         self.mean, self.log_std = _mean_and_log_std(mean, std, (n_layers,))
 
-    def distribution(self, layer: int) -> Gaussian:
+    def distribution(self, layer: int, weights: AbstractWeights) -> Gaussian:
         """Return the layer's own Gaussian."""
         if layer >= self.mean.shape[0]:
             raise ValueError(
@@ -179,9 +179,40 @@ class FixedGaussian(AbstractPrior):
     def __init__(self, mean: Any = 0.0, std: Any = 1.0):
         self.mean, self.log_std = _mean_and_log_std(mean, std, ())
 
-    def distribution(self, layer: int) -> Gaussian:
+    def distribution(self, layer: int, weights: AbstractWeights) -> Gaussian:
         """Return the same Gaussian for every layer."""
         return Gaussian(self.mean, jnp.exp(2 * self.log_std))
+
+
+@register("ard")
+class AutomaticRelevance(AbstractPrior):
+    """N(0, s^2) with a scale s for each group of weights, put in at its optimum.
+
+    Groups are what leaves one input, in the first layer, and every other array of weights or
+    biases. The best s^2 is the group's mean of E[w]^2 + V[w]; the divergence there is
+
+        KL = 1/2 sum_w log(s^2 / V[w]),
+
+    which does not change when a group is rescaled: an input that is of no use is shrunk for free.
+    No scale falls below 1e-6, which is nothing for standardized inputs.
+
+    Examples
+    --------
+    >>> import jax
+    >>> from varprop.nn import mlp
+    >>> layer = mlp(3, 1, key=jax.random.key(0)).layers[0]
+    >>> AutomaticRelevance().distribution(0, layer.weight).var.shape
+    (1, 3)
+    """
+
+    def distribution(self, layer: int, weights: AbstractWeights) -> Gaussian:
+        """Return the best Gaussian of each group."""
+        found = jax.lax.stop_gradient(weights.moments())
+        by_input = layer == 0 and found.mean.ndim == 2
+        squares = found.mean**2 + found.variances()
+        square = jnp.mean(squares, axis=0 if by_input else None, keepdims=by_input)
+        # At its optimum the divergence does not depend on the scale, so no gradient is lost.
+        return Gaussian(jnp.zeros_like(square), jnp.maximum(square, 1e-12))
 
 
 @register()
@@ -195,8 +226,8 @@ class LearnedBernoulli(AbstractPrior):
 
     Examples
     --------
-    >>> LearnedBernoulli(0.5).distribution(0).p.item()
-    0.5
+    >>> LearnedBernoulli(0.5).logit.item()
+    0.0
     """
 
     logit: Float[Array, ""]
@@ -204,7 +235,7 @@ class LearnedBernoulli(AbstractPrior):
     def __init__(self, p: Any = 0.5):
         self.logit = _logit(p)
 
-    def distribution(self, layer: int) -> Bernoulli:
+    def distribution(self, layer: int, weights: AbstractWeights) -> Bernoulli:
         """Return the same Bernoulli for every layer."""
         return Bernoulli(jax.nn.sigmoid(self.logit))
 
@@ -220,8 +251,8 @@ class FixedBernoulli(AbstractPrior):
 
     Examples
     --------
-    >>> FixedBernoulli(0.5).distribution(3).p.item()
-    0.5
+    >>> FixedBernoulli(0.5).logit.item()
+    0.0
     """
 
     logit: Float[Array, ""] = constant()
@@ -229,7 +260,7 @@ class FixedBernoulli(AbstractPrior):
     def __init__(self, p: Any = 0.5):
         self.logit = _logit(p)
 
-    def distribution(self, layer: int) -> Bernoulli:
+    def distribution(self, layer: int, weights: AbstractWeights) -> Bernoulli:
         """Return the same Bernoulli for every layer."""
         return Bernoulli(jax.nn.sigmoid(self.logit))
 

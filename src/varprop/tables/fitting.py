@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
-from varprop.data.source import gather
+from varprop.data.fingerprints import row_hashes
 from varprop.estimators.regressor import FAWNRegressor
-from varprop.predictive.scorecard import LinearModel
-from varprop.tables.columns import join_rows
+from varprop.estimators.stack import StackedRegressor, default_networks
+from varprop.tables.columns import count_rows, join_rows
 from varprop.tables.model import Scored, TableModel, TableRows
 from varprop.tables.source import Source, TableError
 from varprop.tables.survey import Roles, Survey, survey
@@ -22,10 +23,9 @@ from varprop.tables.survey import Roles, Survey, survey
 MIN_HOLDOUT = 10
 #: Held-out rows at most: they are kept in memory, and more say no more.
 MOST_HOLDOUT = 100_000
-#: Training rows, drawn at random, of the linear model the network is compared with.
-LINEAR_ROWS = 50_000
-#: More features than this, and the linear model's covariance would outgrow the network.
-MAX_LINEAR_FEATURES = 256
+#: What can be fitted: networks and simple models, one network beside the simple models, or the
+#: simple models alone.
+MODELS = ("stack", "network", "linear")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +58,7 @@ def fit_table(
     roles: Roles,
     options: Mapping[str, Any] | None = None,
     *,
+    model: str = "stack",
     holdout: float = 0.1,
     refit: bool = False,
     seed: int = 0,
@@ -74,7 +75,10 @@ def fit_table(
     roles
         What its columns are.
     options
-        Of `FAWNRegressor`.
+        Of `FAWNRegressor`: of the networks.
+    model
+        "stack" for networks and simple models, weighted by rows they have not seen; "network" for
+        one network beside the simple models; "linear" for the simple models alone.
     holdout
         Part of the rows to hold out; 0 for none.
     refit
@@ -84,7 +88,7 @@ def fit_table(
     progress
         Whether to show a bar.
     on_notes
-        Called with remarks on the table before training begins.
+        Called with remarks on the table before training begins, and with those on the fit.
 
     Raises
     ------
@@ -116,28 +120,62 @@ def fit_table(
     held = np.zeros(len(table.keep), bool)
     held[used[np.random.default_rng(seed).permutation(len(used))[:n_held]]] = True
     begin = time.perf_counter()
-    model = _fit(table, table.keep & ~held, options or {}, seed=seed, progress=progress)
+    options = options or {}
+    # Folds, members and restarts on all cores: the machine is the caller's while it runs.
+    regressor = StackedRegressor(
+        networks(model, options), random_state=seed, verbose=progress, n_jobs=-1
+    )
+    fitted, told = _fit(table, table.keep & ~held, regressor)
     seconds, scored = time.perf_counter() - begin, None
     if n_held:
-        rows = TableRows(table.table, model.preprocessing, held, unseen="average")
-        scored = model.score(join_rows(list(rows.encoded())), source.where)
+        rows = TableRows(table.table, fitted.preprocessing, held, unseen="average")
+        encoded = join_rows(list(rows.encoded()))
+        assert encoded.y is not None
+        hashes = row_hashes(encoded.X, encoded.y)
+        seen = fitted.regressor.fingerprints_
+        copies = None if seen is None else seen.seen(hashes)
+        if copies is not None and copies.any():
+            told.append(
+                f"{count_rows(copies)} of those held out are copies of training rows: they are not "
+                "scored."
+            )
+            encoded = join_rows([dataclasses.replace(encoded, complete=~copies)])
+        if len(encoded.X) >= MIN_HOLDOUT:
+            scored = fitted.score(encoded, source.where)
+        else:
+            told.append("no rows are left to score: there is no scorecard.")
     if refit and n_held:
         begin, n_held = time.perf_counter(), 0
-        model = _fit(table, table.keep, options or {}, seed=seed, progress=progress)
+        fitted, told = _fit(table, table.keep, regressor)
         seconds += time.perf_counter() - begin
-    return Fitted(model, scored, len(used) - n_held, seconds, tuple(notes))
+    on_notes(tuple(told))
+    return Fitted(fitted, scored, len(used) - n_held, seconds, (*notes, *told))
+
+
+def networks(model: str, options: Mapping[str, Any]) -> list[tuple[str, FAWNRegressor]]:
+    """Return the networks of a kind of model, by name.
+
+    Examples
+    --------
+    >>> [name for name, _ in networks("stack", {})], networks("linear", {})
+    (['ropd', 'vi'], [])
+    """
+    if model not in MODELS:
+        raise ValueError(f"model must be one of {', '.join(MODELS)}, but is {model!r}.")
+    if model == "stack":
+        return default_networks(**options)
+    return [("network", FAWNRegressor(**options))] if model == "network" else []
 
 
 def _fit(
-    table: Survey, chosen: np.ndarray, options: Mapping[str, Any], *, seed: int, progress: bool
-) -> TableModel:
+    table: Survey, chosen: np.ndarray, unfitted: StackedRegressor
+) -> tuple[TableModel, list[str]]:
+    """Fit to some rows; return the model and what is to be said of it."""
     rows = TableRows(table.table, table.learn(chosen), chosen, holes=table.holes)
-    # Members and restarts on all cores: the machine is the caller's while it runs.
-    regressor = FAWNRegressor(**options, random_state=seed, verbose=progress, n_jobs=-1)
+    regressor = clone(unfitted)
     try:
-        with warnings.catch_warnings():
-            # The only one there is says that training was interrupted, which is dealt with below.
-            warnings.simplefilter("ignore", UserWarning)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
             regressor.fit(rows)
     except ValueError as error:  # the library's own sentence: training became infinite, and so on
         raise TableError(str(error)) from error
@@ -146,8 +184,5 @@ def _fit(
     regressor.verbose, regressor.n_jobs = False, None  # how it was made, not what it is
     # Columns are found by name: scikit-learn's check would only warn of bare arrays.
     del regressor.feature_names_in_
-    linear = None
-    if len(rows.features) <= MAX_LINEAR_FEATURES:
-        drawn = gather(rows, most=LINEAR_ROWS, seed=seed)
-        linear = LinearModel.fit(drawn.x, drawn.y)
-    return TableModel(regressor, rows.preprocessing, linear)
+    sentences = [str(warning.message) for warning in told]
+    return TableModel(regressor, rows.preprocessing), list(dict.fromkeys(sentences))

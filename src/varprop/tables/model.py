@@ -12,17 +12,15 @@ import numpy as np
 import pyarrow as pa
 
 from varprop.data.source import AbstractSource, Rows
-from varprop.estimators.regressor import FAWNRegressor
+from varprop.estimators.stack import StackedRegressor
 from varprop.files.container import ModelFileError
-from varprop.files.regressor import load_regressor, save_regressor
+from varprop.files.stack import load_stack, save_stack
 from varprop.predictive.distribution import Predictive
 from varprop.predictive.scorecard import (
     CONSTANT,
     LINEAR,
     MODEL,
-    LinearModel,
     Scorecard,
-    constant_gaussian,
     scorecard,
     verdict,
 )
@@ -223,14 +221,14 @@ class TableModel:
         Takes what `preprocessing` gives.
     preprocessing
         Of the table it was fitted on.
-    linear
-        The linear model of the same rows, for comparison, if there is one.
+    choice
+        The part of the regressor that predicts, by its name; all of it unless given.
 
     Examples
     --------
     >>> import tempfile
     >>> X = np.linspace(0, 1, 20)[:, None]
-    >>> regressor = FAWNRegressor(4, max_iter=5, random_state=0).fit(X, X[:, 0])
+    >>> regressor = StackedRegressor([]).fit(X, X[:, 0])
     >>> pre = Preprocessing((NumberColumn("size", 0.5, 0.1),), ("price",), (), (), "error")
     >>> path = os.path.join(tempfile.mkdtemp(), "model.safetensors")
     >>> TableModel(regressor, pre).save(path)
@@ -240,14 +238,14 @@ class TableModel:
     (2,)
     """
 
-    regressor: FAWNRegressor
+    regressor: StackedRegressor
     preprocessing: Preprocessing
-    linear: LinearModel | None = None
+    choice: str | None = None
 
     def predict_dist(self, rows: Encoded, where: Callable[[int], str]) -> Predictive:
         """Return the predictive distribution of encoded rows; `where` says where one stands."""
         try:
-            return self.regressor.predict_dist(rows.X, rows.X_std)
+            return self.regressor.predict_dist(rows.X, rows.X_std, model=self.choice)
         except ValueError as error:
             scaling = self.regressor.scaling_
             distance = np.abs(rows.X - scaling.x_shift) / scaling.x_scale
@@ -261,10 +259,9 @@ class TableModel:
     def with_simple(self, rows: Encoded, where: Callable[[int], str]) -> dict[str, Predictive]:
         """Return this model's prediction and those of the simple models, for a scorecard."""
         found = {MODEL: self.predict_dist(rows, where)}
-        if self.linear is not None:
-            found[LINEAR] = self.linear.predict_dist(rows.X)
-        scaling = self.regressor.scaling_
-        found[CONSTANT] = constant_gaussian(scaling.y_shift, scaling.y_scale, len(rows.X))
+        for name, part in ((LINEAR, "linear"), (CONSTANT, "constant")):
+            if part in self.regressor.weights_:
+                found[name] = self.regressor.predict_dist(rows.X, rows.X_std, model=part)
         return found
 
     def score(self, rows: Encoded, where: Callable[[int], str]) -> Scored:
@@ -277,13 +274,12 @@ class TableModel:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file that holds everything, whole or not at all."""
-        linear = {} if self.linear is None else dataclasses.asdict(self.linear)
-        save_regressor(self.regressor, path, table=to_json(self.preprocessing), linear=linear)
+        save_stack(self.regressor, path, table=to_json(self.preprocessing))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> TableModel:
         """Read a model, also one that Python saved without a table but with column names."""
-        regressor, content, linear = load_regressor(path)
+        regressor, content = load_stack(path)
         if content is None:
             return cls(regressor, _from_names(regressor, path))
         preprocessing = from_json(content)
@@ -292,7 +288,7 @@ class TableModel:
             or len(preprocessing.targets) != regressor.n_outputs_
         ):
             raise ModelFileError("the description of the table does not fit the network.")
-        return cls(regressor, preprocessing, LinearModel(**linear) if linear else None)
+        return cls(regressor, preprocessing)
 
 
 def to_json(preprocessing: Preprocessing) -> dict[str, Any]:

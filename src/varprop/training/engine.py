@@ -123,14 +123,19 @@ def fit_restarts(
 
 
 def restart_lanes(
-    init: Callable[[PRNGKeyArray], Model], *, key: PRNGKeyArray, n_restarts: int, recipe: Recipe
+    init: Callable[[PRNGKeyArray], Model],
+    *,
+    key: PRNGKeyArray,
+    n_restarts: int,
+    recipe: Recipe,
+    rows: np.ndarray | None = None,
 ) -> list[Lane]:
     """Lanes from different starts, with and without warm-up in turn if the recipe says so."""
     lanes = []
     for number, lane_key in enumerate(jax.random.split(key, n_restarts)):
         model_key, run_key = jax.random.split(lane_key)
         plain = recipe.replace(kl_warmup=0) if recipe.alternate and number % 2 else recipe
-        lanes.append(Lane(model=init(model_key), key=run_key, recipe=plain))
+        lanes.append(Lane(model=init(model_key), key=run_key, recipe=plain, rows=rows))
     return lanes
 
 

@@ -14,6 +14,7 @@ from varprop.learning.model import Model
 from varprop.moments.gaussian import Gaussian, JointGaussian
 from varprop.nn.parameters import take_apart
 from varprop.predictive.distribution import Predictive
+from varprop.predictive.simple import in_units
 from varprop.training.recipe import Recipe
 from varprop.training.schedule import Outcome, bucket_size
 
@@ -145,31 +146,13 @@ def propagate(
         ]
         out = _propagate_block(structure, params, constants, *rows)
         found.append(jax.tree.map(lambda a: np.asarray(a, np.float64), out))
-    scale = scaling.y_scale
     parts, weights = [], []
     for component in zip(*found, strict=True):
         weight, mean, spread, noise = (
             np.concatenate(arrays)[:n] if arrays[0].ndim > 1 else arrays[0]
             for arrays in zip(*component, strict=True)
         )
-        mean, noise = mean * scale + scaling.y_shift, noise * scale**2
-        if squeeze and spread.ndim == 3:  # a single target has no other to be correlated with
-            spread = spread[..., 0]
-        joint = spread.ndim == 3
-        spread = spread * (scale[:, None] * scale if joint else scale**2)
-        sums = spread.sum(axis=tuple(range(1, spread.ndim)))
-        bad = ~np.isfinite(mean + sums[:, None] + noise).all(axis=1)
-        if bad.any():
-            raise ValueError(
-                f"The prediction of row {int(np.argmax(bad))} is not finite: the row lies too far "
-                "from the training data for the model's precision."
-            )
-        if joint:
-            parts.append(Predictive.joint(mean, spread, noise))
-        else:
-            noise = noise if noise.ndim > 1 else noise[None]
-            one = np.ones((1, 1))
-            parts.append(Predictive(mean[None], spread[None], noise[None], one, squeeze))
+        parts.append(in_units(mean, spread, noise, scaling, squeeze=squeeze))
         weights.append(float(weight))
     return parts[0] if len(parts) == 1 else Predictive.mixture(parts, weights)
 

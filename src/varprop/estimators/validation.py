@@ -1,0 +1,254 @@
+"""Rows set aside: which rows a network is not trained on, and what it makes of them.
+
+A network cannot be judged by the rows it was trained on: its training objective has no bound where
+rows can be given almost no variance. So the density that is given to rows it has not seen decides
+how much it counts beside simpler models.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from varprop.data.fingerprints import fold_numbers, row_hashes
+from varprop.data.source import AbstractSource, Data, Rows, gather, split_source
+from varprop.data.statistics import Scaling
+from varprop.predictive.distribution import Predictive
+from varprop.predictive.metrics import crps_rows
+from varprop.predictive.simple import constant_gaussian
+
+#: Folds of the rows: each network leaves out one of them.
+N_FOLDS = 5
+# A source of no more bytes than this is read into memory, where lanes can pick rows.
+_MEMORY_BYTES = 2**28
+# Rows set aside at most of a source that is not.
+_MOST_HELD = 20_000
+#: Share by which the CRPS of a mixture may exceed the broadest model's.
+CRPS_SLACK = 0.005
+# Steps of expectation-maximization; the weights of a handful of models are known long before.
+_EM_STEPS = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class Fold:
+    """Rows to train on, and rows to judge by.
+
+    Attributes
+    ----------
+    rows
+        Numbers of the rows to train on; None for all of the source.
+    held
+        The rows set aside.
+    """
+
+    rows: np.ndarray | None
+    held: Rows
+
+
+@dataclasses.dataclass(frozen=True)
+class SetAside:
+    """A source to train on, and what is set aside of it.
+
+    Attributes
+    ----------
+    source
+        To train on; of rows in memory all of them, from which folds pick.
+    folds
+        One, or `N_FOLDS` that together set every row aside once; none if there are too few rows.
+    n_rows
+        What the rows set aside stand for.
+    n_different
+        Different rows, as far as they are counted.
+    """
+
+    source: AbstractSource
+    folds: tuple[Fold, ...]
+    n_rows: int
+    n_different: int
+
+    @classmethod
+    def of(cls, source: AbstractSource, seed: int, *, every_row: bool) -> SetAside:
+        """Choose the rows; identical ones are always together, and order does not matter.
+
+        Parameters
+        ----------
+        source
+            All rows.
+        seed
+            Of the choice.
+        every_row
+            Whether every row is to be set aside once. Of more rows than are held in memory only
+            some are, for good.
+        """
+        width = len(source.columns) + (len(source.features) if source.uncertain else 0)
+        if not isinstance(source, Data) and 8 * width * source.n_rows > _MEMORY_BYTES:
+            share = min(1 / N_FOLDS, _MOST_HELD / source.n_rows)
+            source, held = split_source(source, share=share, seed=seed, by_content=True)
+            return cls(source, (Fold(None, gather(held)),), source.n_rows, source.n_rows)
+        data = in_memory(source)
+        hashes = row_hashes(data.x, data.y, data.x_var)
+        number, n_different = fold_numbers(hashes, N_FOLDS, seed), len(np.unique(hashes))
+        if n_different == 1:
+            return cls(data, (), data.n_rows, 1)
+        whole = Rows(data.x, data.y, data.weight, data.x_var)
+        folds = [
+            Fold(np.flatnonzero(number != fold), whole.part(number == fold))
+            for fold in range(number.max() + 1 if every_row else 1)
+        ]
+        return cls(data, tuple(folds), data.n_rows, n_different)
+
+
+def in_memory(source: AbstractSource) -> Data:
+    """Return a source as arrays, from which lanes can pick rows."""
+    if isinstance(source, Data):
+        return source
+    rows = gather(source)
+    names = [*source.features, *source.targets]
+    return Data(*rows, names=names, weight_name=source.weight_name, sound=source.sound)
+
+
+def stack_weights(
+    log_density: np.ndarray, sample_weight: np.ndarray | None = None, *, n_rows: int | None = None
+) -> np.ndarray:
+    """Return the weights of models in a mixture that give rows set aside the highest density.
+
+    By expectation-maximization, with one row more that the last model alone explains. That is the
+    broadest: it keeps a weight of at least one row's, so that no row, however surprising, costs
+    more than the logarithm of the number of rows beyond what this model makes of it.
+
+    Parameters
+    ----------
+    log_density
+        Shape (models, rows). One that is not a number, or is infinite, counts as none.
+    sample_weight
+        Shape (rows,): how the rows share what they say; equally unless given.
+    n_rows
+        What the rows stand for, if they are a part; their own number unless given.
+
+    Returns
+    -------
+    ndarray of shape (models,)
+        Not negative, with sum 1.
+
+    Examples
+    --------
+    >>> sure, broad = np.full(99, 2.0), np.full(99, -1.0)
+    >>> sure[0] = -1e6  # far too sure once
+    >>> stack_weights(np.stack([sure, broad])).round(2).tolist()
+    [0.98, 0.02]
+    """
+    n_models, n_held = log_density.shape
+    share = np.ones(n_held) if sample_weight is None else sample_weight
+    share = share * ((n_held if n_rows is None else n_rows) / share.sum())
+    found = np.nan_to_num(log_density, nan=-np.inf, posinf=-np.inf, neginf=-np.inf)
+    top = found.max(axis=0)
+    known = np.isfinite(top)  # a row that no model has a density for says nothing
+    density, share = np.exp(found[:, known] - top[known]), share[known]
+    more = np.zeros(n_models)
+    more[-1] = 1.0
+    weights = np.full(n_models, 1 / n_models)
+    for _ in range(_EM_STEPS):
+        joint = weights[:, None] * density
+        new = ((joint / joint.sum(axis=0)) @ share + more) / (share.sum() + 1)
+        done, weights = np.abs(new - weights).max() < 1e-9, new
+        if done:
+            break
+    return weights
+
+
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """What a model made of rows it had not seen.
+
+    Attributes
+    ----------
+    aside
+        The rows.
+    predictions
+        For every fold; None where there is none.
+    log_density
+        Of every row, fold by fold; -inf where there is no prediction.
+    """
+
+    aside: SetAside
+    predictions: tuple[Predictive | None, ...]
+    log_density: np.ndarray
+
+    @classmethod
+    def of(cls, aside: SetAside, predictions: Iterable[Predictive | None]) -> Judged:
+        """Score the predictions of every fold."""
+        predictions, found = tuple(predictions), []
+        for fold, prediction in zip(aside.folds, predictions, strict=True):
+            y = fold.held.y
+            if prediction is None:
+                found.append(np.full(len(y), -np.inf))
+            else:
+                found.append(prediction.logpdf(y[:, 0] if prediction.squeeze else y))
+        return cls(aside, predictions, np.concatenate(found))
+
+    @property
+    def nll(self) -> float:
+        """Mean negative log density of the rows."""
+        return float(-np.average(self.log_density, weights=_weight(self.aside)))
+
+    def crps(self) -> np.ndarray:
+        """Mean CRPS of the rows, one number per target; infinite where there is no prediction."""
+        found = []
+        for fold, prediction in zip(self.aside.folds, self.predictions, strict=True):
+            y = fold.held.y
+            if prediction is None:
+                return np.full(y.shape[1], np.inf)
+            rows = crps_rows(y[:, 0] if prediction.squeeze else y, prediction)
+            found.append(rows.reshape(y.shape))
+        return np.average(np.concatenate(found), axis=0, weights=_weight(self.aside))
+
+
+def mixed(parts: Sequence[Judged], weights: np.ndarray) -> Judged:
+    """Return the mixture of models that were judged by the same rows."""
+    aside, predictions = parts[0].aside, []
+    for fold in range(len(aside.folds)):
+        pairs = zip(parts, weights, strict=True)
+        there = [(p, w) for part, w in pairs if (p := part.predictions[fold]) and w > 0]
+        predictions.append(Predictive.mixture([p for p, _ in there], [w for _, w in there]))
+    return Judged.of(aside, predictions)
+
+
+def trusted(parts: Sequence[Judged]) -> np.ndarray:
+    """Return the weights of models in their mixture, as rows set aside have it; the last is broad.
+
+    Their densities decide. A density rewards a spike where a value is often repeated, however far
+    the rest is off: so, if the mixture's CRPS is above the last model's, as much of the last is
+    added as brings it back.
+    """
+    densities = np.stack([part.log_density for part in parts])
+    aside, last = parts[0].aside, parts[-1]
+    weights = stack_weights(densities, _weight(aside), n_rows=aside.n_rows)
+    broad = np.eye(len(parts))[-1]
+    reference = last.crps()
+    if not (reference > 0).all():
+        return weights
+    # The CRPS of a mixture is quadratic in its weights: three values tell all of it.
+    half, whole = (
+        float(np.mean(mixed(parts, t * weights + (1 - t) * broad).crps() / reference)) - 1
+        for t in (0.5, 1.0)
+    )
+    if whole <= CRPS_SLACK:
+        return weights
+    square, slope = 2 * whole - 4 * half, 4 * half - whole
+    root = np.sqrt(slope**2 + 4 * square * CRPS_SLACK)
+    # The smaller positive root of square t^2 + slope t = slack, in the form that cannot cancel.
+    t = 2 * CRPS_SLACK / (slope + root)
+    return t * weights + (1 - t) * broad
+
+
+def judged_constant(aside: SetAside, scaling: Scaling, *, squeeze: bool) -> Judged:
+    """Judge the constant Gaussian: by its two numbers of all rows, which errs on the safe side."""
+    sizes = [len(fold.held.y) for fold in aside.folds]
+    return Judged.of(aside, [constant_gaussian(scaling, n, squeeze=squeeze) for n in sizes])
+
+
+def _weight(aside: SetAside) -> np.ndarray | None:
+    weights = [fold.held.weight for fold in aside.folds]
+    return None if weights[0] is None else np.concatenate(weights)

@@ -1,0 +1,147 @@
+"""Simple models to compare with, and to fall back on: a linear one, and one that knows nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from varprop.data.source import Rows
+from varprop.data.statistics import Scaling
+from varprop.predictive.distribution import Predictive
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearModel:
+    """Bayesian ridge regression of each target by itself, in standardized units.
+
+    Attributes
+    ----------
+    scaling
+        Of inputs and targets.
+    coef
+        Shape (targets, features).
+    intercept, noise_var
+        Shape (targets,).
+    cov
+        Posterior covariance of the coefficients, shape (targets, features, features).
+
+    Examples
+    --------
+    >>> from varprop.data.source import Data
+    >>> X = np.linspace(0, 1, 50)[:, None]
+    >>> model = LinearModel.fit(X, 3 * X + 1, scaling=Scaling.of(Data(X, 3 * X + 1)))
+    >>> model.predict_dist(X[:1]).mean.round(2).tolist()
+    [[1.0]]
+    """
+
+    scaling: Scaling
+    coef: np.ndarray
+    intercept: np.ndarray
+    noise_var: np.ndarray
+    cov: np.ndarray
+
+    @classmethod
+    def fit(
+        cls, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None, *, scaling: Scaling
+    ) -> LinearModel:
+        """Fit to inputs (rows, features) and targets (rows, targets), as they are.
+
+        Weights (rows,) say how the rows share what they say: their sum does not matter.
+        """
+        from sklearn.linear_model import BayesianRidge
+
+        rows = scaling.rows(Rows(X, y), np.float64)
+        if weight is not None:
+            weight = weight * (len(X) / weight.sum())
+        fits = []
+        for target in rows.y.T:
+            fit = BayesianRidge().fit(rows.x, target, weight)
+            fits.append((fit.coef_, fit.intercept_, 1 / fit.alpha_, fit.sigma_))
+        return cls(scaling, *(np.array(part, np.float64) for part in zip(*fits, strict=True)))
+
+    def predict_dist(
+        self, X: np.ndarray, x_var: np.ndarray | None = None, *, squeeze: bool = False
+    ) -> Predictive:
+        """Return the predictive distribution of rows.
+
+        Parameters
+        ----------
+        X
+            Shape (rows, features).
+        x_var
+            Variances of the inputs' errors, shape of X: exact, for errors independent of one
+            another.
+        squeeze
+            Whether a single target comes without an axis of its own.
+        """
+        x, x_var = self.scaling.inputs(X, x_var, np.float64)
+        mean = x @ self.coef.T + self.intercept
+        var = np.stack([np.einsum("ij,ij->i", x @ cov, x) for cov in self.cov], axis=1)
+        if x_var is not None:
+            spread = np.diagonal(self.cov, axis1=1, axis2=2)
+            var = var + x_var @ (self.coef**2 + spread).T
+        return in_units(mean, np.maximum(var, 0.0), self.noise_var, self.scaling, squeeze=squeeze)
+
+
+def constant_gaussian(scaling: Scaling, n_rows: int, *, squeeze: bool = False) -> Predictive:
+    """Return the same Gaussian for all rows: the training targets' mean and standard deviation.
+
+    Parameters
+    ----------
+    scaling
+        Has both.
+    n_rows
+        How many rows.
+    squeeze
+        Whether a single target comes without an axis of its own.
+
+    Examples
+    --------
+    >>> scaling = Scaling(np.zeros(1), np.ones(1), np.array([2.0]), np.array([3.0]))
+    >>> constant_gaussian(scaling, 3, squeeze=True).std.tolist()
+    [3.0, 3.0, 3.0]
+    """
+    mean = np.zeros((n_rows, len(scaling.y_shift)))
+    return in_units(mean, mean, np.ones(mean.shape[1]), scaling, squeeze=squeeze)
+
+
+def in_units(
+    mean: np.ndarray, var: np.ndarray, noise: np.ndarray, scaling: Scaling, *, squeeze: bool
+) -> Predictive:
+    """Return Gaussians given in standardized units in those of the targets.
+
+    Parameters
+    ----------
+    mean
+        Shape (rows, targets).
+    var
+        Of the model: the same shape, or (rows, targets, targets).
+    noise
+        Variance of the noise, shape (targets,) or (rows, targets).
+    scaling
+        Of the targets.
+    squeeze
+        Whether a single target comes without an axis of its own.
+
+    Raises
+    ------
+    ValueError
+        If a prediction is not finite.
+    """
+    scale = scaling.y_scale
+    mean, noise = mean * scale + scaling.y_shift, noise * scale**2
+    if squeeze and var.ndim == 3:  # a single target has no other to be correlated with
+        var = var[..., 0]
+    joint = var.ndim == 3
+    var = var * (scale[:, None] * scale if joint else scale**2)
+    bad = ~np.isfinite(mean + var.sum(axis=tuple(range(1, var.ndim)))[:, None] + noise).all(axis=1)
+    if bad.any():
+        raise ValueError(
+            f"The prediction of row {int(np.argmax(bad))} is not finite: the row lies too far "
+            "from the training data for the model's precision."
+        )
+    if joint:
+        return Predictive.joint(mean, var, noise)
+    noise = noise if noise.ndim > 1 else noise[None]
+    return Predictive(mean[None], var[None], noise[None], np.ones((1, 1)), squeeze)

@@ -81,6 +81,8 @@ class AbstractSource(ABC):
         Whether rows come with the variance of their inputs' error.
     sound
         Whether every number was looked at already: it is not done again.
+    repeated
+        Whether equal rows were merged into one, which has the sum of their weights.
     """
 
     features: tuple[str, ...]
@@ -88,6 +90,7 @@ class AbstractSource(ABC):
     weight_name: str | None
     uncertain: bool
     sound: bool = False
+    repeated: bool = False
 
     @property
     @abstractmethod
@@ -136,6 +139,8 @@ class Data(AbstractSource):
         What errors call the weights.
     sound
         Whether every number is known to be finite, and no weight or variance negative.
+    repeated
+        Whether rows stand for several equal ones, with the sum of their weights.
 
     Examples
     --------
@@ -151,6 +156,7 @@ class Data(AbstractSource):
     numbers: np.ndarray | None = dataclasses.field(default=None, kw_only=True)
     weight_name: str | None = dataclasses.field(default="weight", kw_only=True)
     sound: bool = dataclasses.field(default=False, kw_only=True)
+    repeated: bool = dataclasses.field(default=False, kw_only=True)
     features: tuple[str, ...] = dataclasses.field(init=False)
     targets: tuple[str, ...] = dataclasses.field(init=False)
     uncertain: bool = dataclasses.field(init=False)
@@ -368,7 +374,7 @@ class _Part(AbstractSource):
         source = chosen.source
         self.features, self.targets = source.features, source.targets
         self.weight_name, self.uncertain = source.weight_name, source.uncertain
-        self.sound = source.sound
+        self.sound, self.repeated = source.sound, source.repeated
         self._chosen, self._held = chosen, held
 
     @property

@@ -20,8 +20,12 @@ from varprop.data.source import AbstractSource, Rows, SourceError, check_columns
 NOISE_PER_STEP = 0.1
 # Targets with more values than this are taken as continuous.
 _MANY_VALUES = 2**16
+# The share of rows on values that repeat from which on a column counts as recorded in steps.
+_SHARE_ON_GRID = 0.9
 # Numbers worked on at a time.
 _BLOCK_NUMBERS = 2**20
+# Of powers of two that have an inverse.
+_LEAST_EXPONENT, _MOST_EXPONENT = -1021, 1021
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +77,7 @@ class Scaling:
         if x_var is not None and x_var.shape != x.shape:
             raise ValueError(f"x_var has shape {x_var.shape}, but x has {x.shape}.")
         with np.errstate(over="ignore"):  # what the precision cannot hold gives no finite result
-            x = ((x - self.x_shift) / self.x_scale).astype(dtype)
+            x = standardized(x, self.x_shift, self.x_scale).astype(dtype)
             if x_var is not None:
                 # One factor at a time: the square of a large one overflows.
                 x_var = (x_var / self.x_scale / self.x_scale).astype(dtype)
@@ -83,7 +87,7 @@ class Scaling:
         """Standardize rows to train on."""
         x, x_var = self.inputs(rows.x, rows.x_var, dtype)
         with np.errstate(over="ignore"):
-            y = ((rows.y - self.y_shift) / self.y_scale).astype(dtype)
+            y = standardized(rows.y, self.y_shift, self.y_scale).astype(dtype)
         return Rows(x, y, None if rows.weight is None else rows.weight.astype(dtype), x_var)
 
 
@@ -98,8 +102,8 @@ class Statistics:
     total_weight
         Sum of their weights; the number of rows without weights.
     scaling
-        Weighted mean and standard deviation of every column; a constant column has scale 1, so that
-        it becomes 0 instead of noise.
+        Weighted mean and standard deviation of every column, whatever its size. A constant column
+        becomes 0 instead of noise: its scale is 1, or more if rounding of that size is in it.
     std
         Standard deviations of the inputs, also those that are 0.
     noise_floor
@@ -108,17 +112,19 @@ class Statistics:
         Where targets repeat, as whole numbers do, a network can output one of the values exactly
         for many rows, and the density there has no bound: the training objective then rewards
         certainty that held-out rows refute (on the wine data a loss 0.2 lower came with a held-out
-        NLL of 4,000). So wherever values repeat, the noise keeps a tenth of the smallest step
-        between them. It is 0 where no value occurs twice, where all are equal, and where there are
-        more than 65,536 different ones.
+        NLL of 4,000). So where at least 90 % of the rows lie on values that occur more than once,
+        the noise keeps a tenth of the smallest step between those values. It is 0 for targets that
+        are continuous but for a spike (many zeros), where all that repeats is one value, and where
+        there are more than 65,536 different ones. Rows of weight 0 are not counted; rows that a
+        source merged (`AbstractSource.repeated`) count as often as they occurred.
 
     Examples
     --------
     >>> from varprop.data.source import Data
-    >>> y = np.array([[3.0, 0.1], [5.0, 0.2], [5.0, 0.3], [6.0, 0.4]])
+    >>> y = np.array([[5.0, 0.1], [5.0, 0.2], [6.0, 0.3], [6.0, 0.4]])
     >>> found = Statistics.of(Data(y[:, :1], y))
     >>> found.n_rows, found.scaling.x_shift.tolist(), found.noise_floor.tolist()
-    (4, [4.75], [0.1, 0.0])
+    (4, [5.5], [0.1, 0.0])
     """
 
     n_rows: int
@@ -134,12 +140,12 @@ class Statistics:
         Raises
         ------
         SourceError
-            Naming row and column of a number that is missing, infinite or too large to square, or
-            of a negative weight or variance; or the block that is not as the source says.
+            Naming row and column of a number that is missing, infinite or too large for a
+            difference from another row, or of a negative weight or variance; or the block that is
+            not as the source says.
         """
         inputs, outputs = Moments(), Moments()
-        values: list[np.ndarray | None] = [np.empty(0)] * len(source.targets)
-        n_counted = 0
+        grids = [_Grid() for _ in source.targets]
         for block, start, piece in sound_rows(source):
             places = np.arange(start, start + len(piece.x))
             if piece.weight is not None and not piece.weight.all():
@@ -158,34 +164,61 @@ class Statistics:
                         f"{source.where(block, int(places[row]))}, too large to be squared: "
                         "remove it or choose another unit."
                     )
-            n_counted += len(piece.y)
-            for number, column in enumerate(piece.y.T):
-                known = values[number]
-                if known is not None:
-                    known = np.unique(np.concatenate([known, np.unique(column)]))
-                    values[number] = known if len(known) <= _MANY_VALUES else None
+            times = np.ones(len(weight))
+            if source.repeated:
+                # Merged rows of weight 1 were one each. Weights that are no counts hide how many.
+                times = np.where((weight >= 1) & (weight == np.round(weight)), weight, 2.0)
+            for grid, column in zip(grids, piece.y.T, strict=True):
+                grid.add(column, times)
         if inputs.weight == 0:
             raise SourceError(f"column {source.weight_name!r} gives no row a positive weight.")
-        floors = [
-            NOISE_PER_STEP * np.diff(known).min()
-            if known is not None and 1 < len(known) < n_counted
-            else 0.0
-            for known in values
-        ]
         (x_shift, x_std), (y_shift, y_std) = inputs.result(), outputs.result()
         scaling = Scaling(x_shift, inputs.scale(x_std), y_shift, outputs.scale(y_std))
-        return cls(source.n_rows, inputs.weight, scaling, x_std, np.array(floors))
+        floors = np.array([NOISE_PER_STEP * grid.step() for grid in grids])
+        return cls(source.n_rows, inputs.weight, scaling, x_std, floors)
+
+
+class _Grid:
+    """How often each value of a column occurs."""
+
+    def __init__(self) -> None:
+        self.values: np.ndarray = np.empty(0)
+        self.times: np.ndarray = np.empty(0)
+        self.many = False
+
+    def add(self, column: np.ndarray, times: np.ndarray) -> None:
+        """Count some rows, given how often each occurred."""
+        for start in range(0, len(column), _BLOCK_NUMBERS):
+            if self.many:
+                return
+            part = slice(start, start + _BLOCK_NUMBERS)
+            both = np.concatenate([self.values, column[part]])
+            self.values, where = np.unique(both, return_inverse=True)
+            self.times = np.bincount(where.ravel(), np.concatenate([self.times, times[part]]))
+            self.many = len(self.values) > _MANY_VALUES
+
+    def step(self) -> float:
+        """Return the smallest step between values that repeat; 0 if too few rows are on them."""
+        often = self.times > 1
+        on_grid = self.times[often].sum() >= _SHARE_ON_GRID * self.times.sum()
+        if self.many or often.sum() < 2 or not on_grid:
+            return 0.0
+        return float(np.diff(self.values[often]).min())
 
 
 class Moments:
     """Weighted mean and sum of squares per column, merged a piece at a time in float64.
 
     The update of Chan, Golub and LeVeque (1979): no difference of large sums. All values are taken
-    relative to the first row, which keeps digits where a column is large and nearly constant.
+    relative to the first row, which keeps digits where a column is large and nearly constant, and
+    in a unit of each column's own, the power of two above the largest difference so far: squares
+    neither overflow nor vanish, and no digit depends on the unit. Only where values are further
+    apart than the largest float are the results not finite.
     """
 
     def __init__(self) -> None:
         self.weight, self.mean, self.squares = 0.0, np.zeros(()), np.zeros(())
+        self.unit = np.ldexp(1.0, _LEAST_EXPONENT)
         self.origin: np.ndarray | None = None
         self.rounding = 1e-14
 
@@ -200,24 +233,53 @@ class Moments:
                 self.origin = part[0].astype(np.float64)
             total = float(w.sum())
             with np.errstate(over="ignore", invalid="ignore"):  # the caller looks at the result
-                mean = w @ (part - self.origin) / total
-                squares = w @ (part - (self.origin + mean)) ** 2
+                away = part - self.origin
+                self._enlarge_unit(np.maximum(away.max(axis=0), -away.min(axis=0)))
+                inverse = 1 / self.unit
+                away *= inverse
+                mean = w @ away / total
+                np.subtract(part, self.origin + mean * self.unit, out=away)
+                away *= inverse
+                away *= away
+                squares = w @ away
                 both = self.weight + total
                 delta = mean - self.mean
                 self.mean = self.mean + delta * (total / both)
                 self.squares = self.squares + squares + delta**2 * (self.weight * total / both)
             self.weight = both
 
+    def _enlarge_unit(self, largest: np.ndarray) -> None:
+        exponent = np.clip(np.frexp(largest)[1], _LEAST_EXPONENT, _MOST_EXPONENT)
+        unit = np.maximum(self.unit, np.ldexp(1.0, exponent))
+        ratio = self.unit / unit
+        self.mean, self.squares, self.unit = self.mean * ratio, self.squares * ratio**2, unit
+
     def result(self) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and standard deviation."""
         assert self.origin is not None
-        return self.origin + self.mean, np.sqrt(self.squares / self.weight)
+        std = np.sqrt(self.squares / self.weight) * self.unit
+        return self.origin + self.mean * self.unit, std
 
     def scale(self, std: np.ndarray) -> np.ndarray:
-        """Return what to divide by: 1 where a column is constant but for rounding."""
-        assert self.origin is not None
-        constant = std <= self.rounding * np.abs(self.origin + self.mean)
-        return np.where(constant, 1.0, std)
+        """Return what to divide by: where a column is constant but for rounding, 1 or more."""
+        constant = std <= self.rounding * np.abs(self.result()[0])
+        # The rounding of 1e300 is large, and must become small.
+        return np.where(constant, np.maximum(1.0, 1000 * np.where(constant, std, 0.0)), std)
+
+
+def standardized(values: np.ndarray, shift: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Return (values - shift) / scale in float64, also where the difference overflows.
+
+    Examples
+    --------
+    >>> standardized(np.array([-1.6e308, 0.8e308]), np.array(0.8e308), np.array(0.8e308)).tolist()
+    [-3.0, 0.0]
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        away = values - shift
+        if first_nonfinite(away) is None:
+            return away / scale
+        return np.where(np.isfinite(away), away / scale, values / scale - shift / scale)
 
 
 def sound_rows(source: AbstractSource) -> Iterator[tuple[int, int, Rows]]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from varprop.predictive import metrics
 from varprop.predictive.distribution import Predictive
+from varprop.predictive.mixtures import safe_unit
 
 #: The rows of a scorecard, in the order they are shown.
 MODEL, LINEAR, CONSTANT = "this model", "linear model", "constant Gaussian"
@@ -54,7 +55,7 @@ def scores(y: np.ndarray, prediction: Predictive) -> dict[str, float]:
     return {name: float(value) for name, value in found.items()}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class LinearModel:
     """Bayesian ridge regression of each target by itself.
 
@@ -67,7 +68,9 @@ class LinearModel:
     intercept, noise_var
         Shape (targets,).
     cov
-        Posterior covariance of the coefficients, shape (targets, features, features).
+        Posterior covariance of the coefficients, shape (targets, features, features). Of targets
+        so large or small that squares are no numbers, `noise_var` and `cov` are in squares of the
+        power of two at the largest of coefficients and intercept.
 
     Examples
     --------
@@ -89,26 +92,32 @@ class LinearModel:
         """Fit to targets of shape (rows, targets)."""
         from sklearn.linear_model import BayesianRidge
 
-        center, scale = X.mean(axis=0), X.std(axis=0)
-        scale = np.where(scale > 0, scale, 1.0)
+        center, scale = _mean_and_std(X)
         Z = (X - center) / scale
-        fits = []
-        for target in y.T:
-            # Its priors are not scale-free: standardized targets are what they are meant for.
-            shift, spread = target.mean(), target.std() or 1.0
-            fit = BayesianRidge().fit(Z, (target - shift) / spread)
-            coef, intercept = fit.coef_ * spread, fit.intercept_ * spread + shift
-            fits.append((coef, intercept, spread**2 / fit.alpha_, fit.sigma_ * spread**2))
-        stacked = (np.array(part, np.float64) for part in zip(*fits, strict=True))
-        return cls(center, scale, *stacked)
+        shift, spread = _mean_and_std(y)
+        # Its priors are not scale-free: standardized targets are what they are meant for.
+        fits = [BayesianRidge().fit(Z, target) for target in ((y - shift) / spread).T]
+        coef, intercept, precision, cov = (
+            np.array([getattr(fit, name) for fit in fits], np.float64)
+            for name in ("coef_", "intercept_", "alpha_", "sigma_")
+        )
+        coef, intercept = coef * spread[:, None], intercept * spread + shift
+        square = (spread / _unit(coef, intercept)) ** 2
+        return cls(center, scale, coef, intercept, square / precision, cov * square[:, None, None])
 
     def predict_dist(self, X: np.ndarray) -> Predictive:
         """Return the predictive distribution; one target gives a one-dimensional result."""
         Z = (X - self.center) / self.scale
-        mean = Z @ self.coef.T + self.intercept
+        unit = _unit(self.coef, self.intercept)
+        mean = Z @ (self.coef / unit[:, None]).T + self.intercept / unit
         var = np.stack([np.einsum("ij,ij->i", Z @ cov, Z) for cov in self.cov], axis=1)
         var = np.maximum(var, 0.0)  # rounding
-        return _of_columns(mean, var, self.noise_var)
+        return _of_columns(mean, var, self.noise_var, unit)
+
+    def __repr__(self) -> str:
+        """Return sizes, not values."""
+        targets, features = self.coef.shape
+        return f"LinearModel(n_features={features}, n_targets={targets})"
 
 
 def constant_gaussian(mean: np.ndarray, std: np.ndarray, n_rows: int) -> Predictive:
@@ -126,13 +135,29 @@ def constant_gaussian(mean: np.ndarray, std: np.ndarray, n_rows: int) -> Predict
     >>> constant_gaussian(np.array([2.0]), np.array([1.0]), 3).mean.tolist()
     [2.0, 2.0, 2.0]
     """
-    means = np.tile(mean, (n_rows, 1))
-    return _of_columns(means, np.zeros(means.shape), std**2)
+    unit = safe_unit(std)
+    means = np.tile(mean / unit, (n_rows, 1))
+    return _of_columns(means, np.zeros(means.shape), (std / unit) ** 2, unit)
 
 
-def _of_columns(mean: np.ndarray, var: np.ndarray, noise_var: np.ndarray) -> Predictive:
+def _mean_and_std(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return both for every column; a constant one has a standard deviation of 1."""
+    size = np.abs(values).max(axis=0)  # so that no square overflows or vanishes
+    size = np.where(safe_unit(size) != 1.0, size, 1.0)
+    std = size * (values / size).std(axis=0)
+    return size * (values / size).mean(axis=0), np.where(std > 0, std, 1.0)
+
+
+def _unit(coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
+    """Return what variances are in squares of: 1 unless targets are very large or small."""
+    return safe_unit(np.maximum(np.abs(coef).max(axis=-1), np.abs(intercept)))
+
+
+def _of_columns(
+    mean: np.ndarray, var: np.ndarray, noise_var: np.ndarray, unit: np.ndarray
+) -> Predictive:
     """Return Gaussians; one target gives a one-dimensional result."""
-    prediction = Predictive.gaussian(mean, var, noise_var)
+    prediction = Predictive.gaussian(mean, var, noise_var).times(unit)
     return prediction.marginal(0) if mean.shape[1] == 1 else prediction
 
 

@@ -14,6 +14,7 @@ from varprop.learning.model import Model
 from varprop.moments.gaussian import Gaussian, JointGaussian
 from varprop.nn.parameters import take_apart
 from varprop.predictive.distribution import Predictive
+from varprop.predictive.mixtures import safe_unit
 from varprop.training.recipe import Recipe
 from varprop.training.schedule import Outcome, bucket_size
 
@@ -145,14 +146,16 @@ def propagate(
         ]
         out = _propagate_block(structure, params, constants, *rows)
         found.append(jax.tree.map(lambda a: np.asarray(a, np.float64), out))
-    scale = scaling.y_scale
+    # Numbers whose squares are none are kept in multiples of a unit.
+    unit = safe_unit(scaling.y_scale)
+    scale, shift = scaling.y_scale / unit, scaling.y_shift / unit
     parts, weights = [], []
     for component in zip(*found, strict=True):
         weight, mean, spread, noise = (
             np.concatenate(arrays)[:n] if arrays[0].ndim > 1 else arrays[0]
             for arrays in zip(*component, strict=True)
         )
-        mean, noise = mean * scale + scaling.y_shift, noise * scale**2
+        mean, noise = mean * scale + shift, noise * scale**2
         if squeeze and spread.ndim == 3:  # a single target has no other to be correlated with
             spread = spread[..., 0]
         joint = spread.ndim == 3
@@ -171,7 +174,7 @@ def propagate(
             one = np.ones((1, 1))
             parts.append(Predictive(mean[None], spread[None], noise[None], one, squeeze))
         weights.append(float(weight))
-    return parts[0] if len(parts) == 1 else Predictive.mixture(parts, weights)
+    return (parts[0] if len(parts) == 1 else Predictive.mixture(parts, weights)).times(unit)
 
 
 @functools.partial(jax.jit, static_argnums=0)

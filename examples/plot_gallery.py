@@ -31,7 +31,7 @@ def main() -> None:
     x = np.sort(rng.uniform(0, 6, arguments.rows))
     doubt, noise = 0.02 + 0.04 * (x - 3) ** 2 / 9, 0.01 + 0.02 * x
     truth = Predictive.gaussian(np.sin(x), doubt, noise)
-    y = truth.sample(random_state=3)[0]
+    y = truth.sample(random_state=3)[..., 0]
     square = arguments.stated**2
     stated = Predictive.gaussian(truth.mean, square * doubt, square * noise)
     root = np.array([[1.0, 0.0, 0.0], [0.8, 0.6, 0.0], [-0.4, 0.2, 0.9]])
@@ -53,7 +53,7 @@ def main() -> None:
         joint, names=["speed", "torque", "heat"], ax=next(panels)
     ).set_title("plot_output_correlation")
     draws = mixture.sample(4000, random_state=2)
-    plotting.plot_density(draws, mixture, ax=next(panels)).set_title("plot_density")
+    plotting.plot_density(draws[0], mixture, ax=next(panels)).set_title("plot_density")
     figure.savefig(arguments.output, dpi=60)
 
     seen = calibration_curve(y, stated, levels=[0.5, 0.9])

@@ -22,6 +22,7 @@ ROOT = pathlib.Path(varprop.__file__).parent
 ROOMS = [
     "errors",
     "atomic",
+    "brief",
     "compilation",
     "moments",
     "nn",
@@ -42,7 +43,7 @@ ROOMS = [
 ]
 
 # NumPy and SciPy only: what comes in, what comes out, and how training is scheduled.
-WITHOUT_JAX = ["errors", "atomic", "data", "predictive", "plotting", "report"]
+WITHOUT_JAX = ["errors", "atomic", "brief", "data", "predictive", "plotting", "report"]
 WITHOUT_JAX += ["training.recipe", "training.schedule"]
 
 # The one arrow that points back, inside functions: an estimator saves and exports itself.

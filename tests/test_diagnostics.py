@@ -18,7 +18,7 @@ def honest(n, seed=0):
     """Predictions with spreads from 0.5 to 2, and targets drawn from them."""
     rng = np.random.default_rng(seed)
     p = Predictive.gaussian(rng.normal(size=n), rng.uniform(0.1, 3.0, n), 0.15)
-    return p.sample(random_state=rng)[0], p
+    return p.sample(random_state=rng)[..., 0], p
 
 
 @pytest.mark.parametrize("n", [1, 2, 17, 120, 5000])
@@ -120,7 +120,7 @@ def test_noise_of_its_own_for_every_row_is_seen_and_judged():
     rng = np.random.default_rng(7)
     noise = rng.uniform(0.01, 4.0, 3000)
     truth = Predictive.gaussian(np.zeros(3000), np.full(3000, 0.01), noise)
-    y = truth.sample(random_state=8)[0]
+    y = truth.sample(random_state=8)[..., 0]
     groups = error_by_std(y, truth, n_bins=6, probability=0.999)
     assert groups.stated[-1] > 3 * groups.stated[0]
     assert ((groups.lower <= groups.error) & (groups.error <= groups.upper)).all()

@@ -48,7 +48,7 @@ def test_doctests():
 def test_point_metrics_equal_sklearn(multioutput, weighted):
     rng = np.random.default_rng(0)
     p = make_mixture(rng, n=30)
-    y = p.sample(1, rng)[0]
+    y = p.sample(1, rng)[..., 0]
     options = {
         "multioutput": multioutput,
         "sample_weight": rng.uniform(0, 2, 30) if weighted else None,
@@ -106,7 +106,7 @@ def test_crps_against_scoringrules():
 
     rng = np.random.default_rng(2)
     p = make_mixture(rng, n=50, d=1)
-    y = p.sample(1, rng)[0]
+    y = p.sample(1, rng)[..., 0]
     w = np.broadcast_to(p.weights, (3, 50)).T
     s = p._member_std()[..., 0].T
     expected = rules.crps_mixnorm(y[:, 0], p.member_mean[..., 0].T, s, w)
@@ -151,7 +151,7 @@ def test_proper_scores_prefer_the_truth(name):
     n = 20_000
     mean = rng.standard_normal(n)
     truth = Predictive.gaussian(mean, np.full(n, 1.0), 0.0)
-    y = truth.sample(1, rng)[0]
+    y = truth.sample(1, rng)[..., 0]
     score = getattr(metrics, name)
     rivals = [
         Predictive.gaussian(mean, np.full(n, 0.6), 0.0),
@@ -168,7 +168,7 @@ def test_calibrated_predictions_look_calibrated():
     rng = np.random.default_rng(4)
     n = 20_000
     p = make_mixture(rng, n=n, d=1)
-    y = p.sample(1, rng)[0]
+    y = p.sample(1, rng)[..., 0]
     # False alarms: 1e-9 for the first, 2e-9 for each of the others.
     assert stats.kstest(metrics.pit(y, p)[:, 0], "uniform").pvalue > 1e-9
     for coverage in (0.5, 0.9):
@@ -192,7 +192,7 @@ def test_calibration_error_is_the_gap_of_interval_coverage():
         Predictive.gaussian(np.zeros((200, 2)), np.zeros((200, 2)), 0.0),
     )
     p = Predictive.mixture([a, b])  # with point masses at zero
-    y = p.sample(1, rng)[0]
+    y = p.sample(1, rng)[..., 0]
     w = rng.uniform(0, 1, 200)
     levels = np.array([0.1, 0.37, 0.8, 0.95])
     options = {"sample_weight": w, "multioutput": "raw_values"}
@@ -220,7 +220,7 @@ WITH_TARGETS += ["calibration_error"]
 def test_a_weight_of_two_is_the_row_twice(seed):
     rng = np.random.default_rng(seed)
     p = make_mixture(rng, n=6)
-    y = p.sample(1, rng)[0]
+    y = p.sample(1, rng)[..., 0]
     count = rng.integers(0, 4, 6)
     count[:2] = 1
     rows = np.repeat(np.arange(6), count)

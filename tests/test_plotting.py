@@ -27,7 +27,7 @@ def _close_figures():
 def held_out():
     rng = np.random.default_rng(0)
     p = Predictive.gaussian(rng.normal(size=80), rng.uniform(0.2, 2.0, 80), 0.3)
-    return p.sample(random_state=1)[0], p
+    return p.sample(random_state=1)[..., 0], p
 
 
 JOINT = Predictive.joint(
@@ -219,3 +219,17 @@ def test_the_gallery_draws_and_sees_a_spread_that_is_too_small(tmp_path):
     found = re.findall(r"held (\d+)% of 200 values; (\d+)% to", done.stdout)
     assert len(found) == 2
     assert all(int(share) < int(lowest) for share, lowest in found)
+
+
+def test_a_model_part_that_is_not_told_apart_is_not_drawn(held_out):
+    _, p = held_out
+    assert len(plotting.plot_band(np.arange(80.0), p).collections) == 2
+    assert len(plotting.plot_band(np.arange(80.0), p.unsplit()).collections) == 1
+
+
+def test_correlations_have_no_unit():
+    texts = [
+        [text.get_text() for text in plotting.plot_output_correlation(p).texts]
+        for p in (JOINT, JOINT.times([1e300, 1e-300]))
+    ]
+    assert texts[0] == texts[1]

@@ -89,8 +89,8 @@ def test_gaussian_equals_scipy(scale):
     np.testing.assert_allclose(p.marginal_logpdf(y), p.logpdf(y))
     np.testing.assert_allclose(p.entropy(), ref.entropy(), rtol=1e-12)
     alpha = np.array([[1e-300, 1e-10, 0.3], [0.5, 0.9, 1 - 1e-15]])
-    expected = ref.ppf(alpha[..., None])
-    assert p.quantile(alpha).shape == (2, 3, 7)
+    expected = np.moveaxis(ref.ppf(alpha[..., None]), -1, 0)
+    assert p.quantile(alpha).shape == (7, 2, 3)
     np.testing.assert_allclose(p.quantile(alpha), expected, atol=1e-12 * scale, rtol=1e-12)
 
 
@@ -103,7 +103,7 @@ def test_std_below_the_root_of_the_smallest_number_is_a_point_mass():
     assert p.logpdf(2.0).tolist() == [-np.inf]
     assert p.quantile(0.01).tolist() == [1.0]
     assert p.entropy().tolist() == [-np.inf]
-    assert p.sample(3, 0).tolist() == [[1.0]] * 3
+    assert p.sample(3, 0).tolist() == [[1.0] * 3]
 
 
 def test_joint_equals_scipy_in_any_units():
@@ -183,8 +183,8 @@ def test_quantile_next_to_point_mass():
     b = Predictive.gaussian([0.0], [1.0], 0.0)
     p = Predictive.mixture([a, b])
     # The jump at zero spans (0.25, 0.75]; outside it the Gaussian half decides.
-    assert p.quantile([0.26, 0.5, 0.74])[:, 0].tolist() == [0.0] * 3
-    np.testing.assert_allclose(p.quantile([0.05, 0.9])[:, 0], stats.norm.ppf([0.1, 0.8]), 1e-10)
+    assert p.quantile([0.26, 0.5, 0.74])[0].tolist() == [0.0] * 3
+    np.testing.assert_allclose(p.quantile([0.05, 0.9])[0], stats.norm.ppf([0.1, 0.8]), 1e-10)
 
 
 finite = st.floats(-5, 5)
@@ -215,7 +215,7 @@ def test_affine_equivariance(seed, log_scale, shift, flip):
     b = shift * abs(a)
     q = Predictive(a * p.member_mean + b, a**2 * p.member_model, a**2 * p.member_noise, p.weights)
     alpha = np.array([0.01, 0.3, 0.9])
-    y = p.sample(1, rng)[0]
+    y = p.sample(1, rng)[..., 0]
     near = {"rtol": 1e-9, "atol": 1e-11 * abs(a)}
     np.testing.assert_allclose(q.mean, a * p.mean + b, **near)
     np.testing.assert_allclose(q.std, abs(a) * p.std, rtol=1e-9)
@@ -230,7 +230,7 @@ def test_mixture_of_identical_members_is_the_member(joint):
     rng = np.random.default_rng(5)
     p = random_mixture(rng, k=1, d=2, joint=joint)
     q = Predictive.mixture([p] * 10)
-    y = p.sample(1, rng)[0]
+    y = p.sample(1, rng)[..., 0]
     assert q.n_members == 10
     assert (q.mean == p.mean).all()
     np.testing.assert_allclose(q.cov, p.cov, rtol=1e-14)
@@ -323,8 +323,11 @@ def test_entropy_of_several_outputs_is_refused_with_a_way_out():
 def test_sample_has_the_stated_moments_and_quantiles(k, joint):
     p = random_mixture(np.random.default_rng(10), k=k, n=3, d=2, joint=joint)
     draws = p.sample(40_000, random_state=11)
-    root_n = np.sqrt(len(draws))
-    assert draws.shape == (40_000, 3, 2)
+    root_n = np.sqrt(40_000)
+    assert draws.shape == (3, 2, 40_000)
+    nats = -p.logpdf(draws)
+    assert nats.shape == (3, 40_000)
+    draws, nats = np.moveaxis(draws, -1, 0), nats.T
     z = (draws.mean(axis=0) - p.mean) / p.std * root_n
     assert np.abs(z).max() < Z_LIMIT
     apart = draws - p.mean
@@ -338,8 +341,6 @@ def test_sample_has_the_stated_moments_and_quantiles(k, joint):
         assert np.abs(z).max() < Z_LIMIT
     # E[-log p(Y)] by sampling, against the closed form where there is one.
     if k == 1:
-        nats = -p.logpdf(draws)
-        assert nats.shape == (40_000, 3)
         z = (nats.mean(axis=0) - p.entropy()) / nats.std(axis=0) * root_n
         assert np.abs(z).max() < Z_LIMIT
 
@@ -348,16 +349,16 @@ def test_sample_is_reproducible_and_takes_every_kind_of_seed():
     p = random_mixture(np.random.default_rng(12))
     np.testing.assert_array_equal(p.sample(3, 5), p.sample(3, 5))
     np.testing.assert_array_equal(p.sample(3, 5), p.sample(3, np.random.default_rng(5)))
-    assert p.sample(3, np.random.RandomState(5)).shape == (3, 4, 1)
-    assert p.sample().shape == (1, 4, 1)
+    assert p.sample(3, np.random.RandomState(5)).shape == (4, 1, 3)
+    assert p.sample().shape == (4, 1, 1)
     with pytest.raises(ValueError, match="at least 1"):
         p.sample(0)
 
 
 def test_sample_of_singular_covariance():
     p = Predictive.joint([[0.0, 0.0]], [[[1.0, 2.0], [2.0, 4.0]]], 0.0)
-    draws = p.sample(100, 0)[:, 0]
-    np.testing.assert_allclose(draws[:, 1], 2 * draws[:, 0], atol=1e-6)
+    draws = p.sample(100, 0)[0]
+    np.testing.assert_allclose(draws[1], 2 * draws[0], atol=1e-6)
     with pytest.raises(ValueError, match="singular at row 0"):
         p.logpdf([[0.0, 0.0]])
 
@@ -376,7 +377,7 @@ def test_members_of_weight_zero_never_matter():
 def test_conditional_equals_the_formula():
     rng = np.random.default_rng(13)
     p = random_mixture(rng, k=1, d=4, n=6, joint=True)
-    y = p.sample(1, rng)[0]
+    y = p.sample(1, rng)[..., 0]
     q = p.conditional({3: y[:, 3], 1: y[:, 1]})
     rest, seen = [0, 2], [3, 1]
     for i in range(6):
@@ -394,7 +395,7 @@ def test_conditional_equals_the_formula():
 def test_chain_rule(k, joint):
     rng = np.random.default_rng(14)
     p = random_mixture(rng, k=k, d=3, joint=joint)
-    y = p.sample(1, rng)[0]
+    y = p.sample(1, rng)[..., 0]
     q = p.conditional({-1: y[:, 2]})
     total = p.marginal(2).logpdf(y[:, 2]) + q.logpdf(y[:, :2])
     np.testing.assert_allclose(total, p.logpdf(y), rtol=1e-10)
@@ -407,7 +408,7 @@ def test_chain_rule(k, joint):
 def test_conditional_of_a_mixture_against_sampling():
     rng = np.random.default_rng(15)
     p = random_mixture(rng, k=3, n=1, d=2, joint=True)
-    draws = p.sample(2_000_000, rng)[:, 0]
+    draws = p.sample(2_000_000, rng)[0].T
     value, width = float(p.mean[0, 0]), 0.01
     near = draws[np.abs(draws[:, 0] - value) < width, 1]
     q = p.conditional({0: value})
@@ -415,7 +416,7 @@ def test_conditional_of_a_mixture_against_sampling():
     z = (near.mean() - q.mean[0, 0]) / q.std[0, 0] * np.sqrt(len(near))
     assert len(near) > 1000
     assert abs(z) < Z_LIMIT
-    assert stats.kstest(near, lambda v: q.cdf(v[:, None, None])[:, 0, 0]).pvalue > 1e-9
+    assert stats.kstest(near, lambda v: q.cdf(v[None, None])[0, 0]).pvalue > 1e-9
 
 
 def test_conditional_far_out_keeps_the_best_member():
@@ -452,11 +453,12 @@ def test_public_shapes(shape, k):
         assert a.dtype == np.float64
     d = p.n_outputs
     assert p.cov.shape == (n, d, d)
-    assert p.sample(7, 0).shape == (7, *shape)
+    assert p.sample(7, 0).shape == (*shape, 7)
+    assert p.quantile(np.full((2, 4), 0.5)).shape == (*shape, 2, 4)
     for f, tail in ((p.cdf, shape), (p.marginal_logpdf, shape), (p.logpdf, (n,)), (p.pdf, (n,))):
         assert f(0.0).shape == tail
         assert f(np.zeros(shape)).shape == tail
-        assert f(np.zeros((2, 4, *shape))).shape == (2, 4, *tail)
+        assert f(np.zeros((*shape, 2, 4))).shape == (*tail, 2, 4)
     assert len(p) == n
     assert p[0].mean.shape == (1, *shape[1:])
     assert len(list(p)) == n

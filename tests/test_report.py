@@ -69,7 +69,7 @@ def drawn(n=120, d=None, *, seed=0, stretch=1.0):
     rng = np.random.default_rng(seed)
     shape = (n,) if d is None else (n, d)
     p = Predictive.gaussian(rng.normal(size=shape), rng.uniform(0.1, 1.0, shape), 0.5)
-    return p.mean + stretch * (p.sample(random_state=rng)[0] - p.mean), p
+    return p.mean + stretch * (p.sample(random_state=rng)[..., 0] - p.mean), p
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_verdict_follows_the_data(path, stretch, said):
 def test_noise_that_differs_from_row_to_row_is_shown_where_it_is(path):
     x = np.random.default_rng(4).uniform(0, 1, (600, 2))
     p = Predictive.gaussian(x[:, 0], np.full(600, 1e-4), (0.05 + x[:, 1]) ** 2)
-    y = p.sample(random_state=5)[0]
+    y = p.sample(random_state=5)[..., 0]
     features = {"calm": x[:, 0], "loud": x[:, 1]}
     write_report(path, title="T", prediction=p, y=y, target_names=["t"], features=features)
     _, text, _ = read(path)
@@ -117,9 +117,25 @@ def test_noise_that_differs_from_row_to_row_is_shown_where_it_is(path):
     pair = Predictive.joint(
         np.zeros((600, 2)), np.tile(np.eye(2), (600, 1, 1)), np.stack([x[:, 0], x[:, 1]], axis=1)
     )
-    y = pair.sample(random_state=6)[0]
+    y = pair.sample(random_state=6)[..., 0]
     write_report(path, title="T", prediction=pair, y=y, target_names=["a", "b"], features=features)
     assert "All targets" in read(path)[1]
+
+
+def test_parts_that_are_not_told_apart_are_not_shown(path):
+    y, p = drawn()
+    features = {"size": np.arange(120.0), "kind": np.array(["a", "b"] * 60)}
+    for prediction in (p, p.unsplit()):
+        write_report(
+            path, title="T", prediction=prediction, y=y, target_names=["t"], features=features
+        )
+        page, text, _ = read(path)
+        split = prediction.identified
+        assert ("its model part" in text) == split
+        assert ("and its model part along size" in page) == split
+        assert ("uncertainty, which more data would lower" in text) == split
+        assert ('class="model"' in page) == split
+        assert ("not told apart by this model" in text) == (not split)
 
 
 def test_all_parts_are_there(path):

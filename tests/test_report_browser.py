@@ -61,7 +61,7 @@ def report(tmp_path_factory):
     mean = x @ np.array([[1.0, 20.0], [2.0, 0.0]])
     model = np.stack([0.1 + x[:, 0] ** 2, 30 + x[:, 1] ** 2], axis=1)
     prediction = Predictive.gaussian(mean, model, [0.3, 60.0])
-    y = prediction.sample(random_state=1)[0]
+    y = prediction.sample(random_state=1)[..., 0]
     y[7, 0] = mean[7, 0] + 40
     path = tmp_path_factory.mktemp("pages") / "report.html"
     write_report(

@@ -24,7 +24,7 @@ def rows():
     rng = np.random.default_rng(0)
     x = rng.uniform(0, 1, size=(400, 2))
     truth = Predictive.gaussian(x @ [1.0, 2.0], np.full(400, 0.01), (0.1 + x[:, 0]) ** 2)
-    return x, truth.sample(random_state=1)[0], truth
+    return x, truth.sample(random_state=1)[..., 0], truth
 
 
 def test_scores_by_hand_with_noise_per_row(rows):

@@ -117,7 +117,7 @@ class AbstractSource(ABC):
         return sum(self.block_rows)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Data(AbstractSource):
     """Arrays in memory: a source of one block. float32 and float64 arrays are not copied.
 
@@ -196,6 +196,11 @@ class Data(AbstractSource):
         if self.weight is None:
             object.__setattr__(self, "weight_name", None)
         object.__setattr__(self, "uncertain", self.x_var is not None)
+
+    def __repr__(self) -> str:
+        """Return sizes, not values."""
+        targets = len(self.targets)
+        return f"Data(n_rows={self.n_rows}, n_features={len(self.features)}, n_targets={targets})"
 
     @property
     def block_rows(self) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from varprop.brief import brief
 from varprop.data.source import AbstractSource, Rows, SourceError, check_columns
 
 #: The noise's least standard deviation, as a share of the step between recorded targets. Rounding
@@ -28,7 +29,7 @@ _BLOCK_NUMBERS = 2**20
 _LEAST_EXPONENT, _MOST_EXPONENT = -1021, 1021
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Scaling:
     """Shift and scale of every column, such that training rows have mean 0 and variance 1.
 
@@ -53,6 +54,7 @@ class Scaling:
     x_scale: np.ndarray
     y_shift: np.ndarray
     y_scale: np.ndarray
+    __repr__ = brief
 
     @classmethod
     def identity(cls, n_inputs: int, n_outputs: int) -> Scaling:
@@ -91,7 +93,7 @@ class Scaling:
         return Rows(x, y, None if rows.weight is None else rows.weight.astype(dtype), x_var)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Statistics:
     """What one pass over a source tells; training makes it unless it is given one.
 
@@ -132,6 +134,7 @@ class Statistics:
     scaling: Scaling
     std: np.ndarray
     noise_floor: np.ndarray
+    __repr__ = brief
 
     @classmethod
     def of(cls, source: AbstractSource) -> Statistics:

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
 
+from varprop.brief import brief
 from varprop.predictive import metrics
 from varprop.predictive.distribution import Predictive
 
@@ -18,6 +19,10 @@ class Interval(NamedTuple):
 
     lower: np.ndarray
     upper: np.ndarray
+
+    def __repr__(self) -> str:
+        """Return sizes in place of large arrays."""
+        return brief(self)
 
 
 class PredictiveMethods:
@@ -93,8 +98,7 @@ class PredictiveMethods:
         ndarray
             Of the mean's shape, with one more axis at the end if `alpha` is a list.
         """
-        quantiles = self.predict_dist(X, X_std).quantile(alpha)
-        return np.moveaxis(quantiles, 0, -1) if np.ndim(alpha) else quantiles
+        return self.predict_dist(X, X_std).quantile(alpha)
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: Any = 0, X_std: Any = None
@@ -107,8 +111,7 @@ class PredictiveMethods:
             Of the mean's shape with one more axis at the end, of length `n_samples`, as
             scikit-learn's Gaussian process has it.
         """
-        draws = self.predict_dist(X, X_std).sample(n_samples, check_random_state(random_state))
-        return np.moveaxis(draws, 0, -1)
+        return self.predict_dist(X, X_std).sample(n_samples, check_random_state(random_state))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, X_std: Any = None) -> float:
         """Return R² of the mean, averaged over outputs; 1 is perfect."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from sklearn.base import clone
 from skpro.distributions.base import BaseDistribution
 from skpro.distributions.mixture import Mixture
@@ -71,13 +70,9 @@ class FAWNProbaRegressor(BaseProbaRegressor):
 
     def _predict_proba(self, X: Any) -> BaseDistribution:
         dist = self.estimator_.predict_dist(X.to_numpy())
-        std = np.sqrt(
-            (dist.member_model if not dist.is_joint else np.einsum("knii->kni", dist.member_model))
-            + dist.member_noise
-        )
         members = [
-            Normal(mu=mean, sigma=sigma, index=X.index, columns=self._columns)
-            for mean, sigma in zip(dist.member_mean, std, strict=True)
+            Normal(mu=mean, sigma=std, index=X.index, columns=self._columns)
+            for mean, std in zip(*dist.member_moments(), strict=True)
         ]
         if len(members) == 1:
             return members[0]

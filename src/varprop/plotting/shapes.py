@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -40,7 +41,8 @@ def plot_band(
         Of the interval.
     show_model : bool, default True
         Whether a darker band shows the interval of the same coverage without the noise, that of
-        the model alone (of a Gaussian with the model's variance).
+        the model alone (of a Gaussian with the model's variance), where model and noise are told
+        apart (``prediction.identified``).
 
     Examples
     --------
@@ -60,8 +62,8 @@ def plot_band(
     lower, upper = (bound[order] for bound in prediction.interval(coverage))
     ax = axes(ax)
     ax.fill_between(sorted_x, lower, upper, **area(BLUE, 0.2, f"{coverage:.0%} interval"))
-    if show_model:
-        reach = ndtri((1 + coverage) / 2) * np.sqrt(prediction.model_var[order])
+    if show_model and prediction.identified:
+        reach = ndtri((1 + coverage) / 2) * prediction.model_std[order]
         style = area(BLUE, 0.35, "of which the model")
         ax.fill_between(sorted_x, mean - reach, mean + reach, **style)
     ax.plot(sorted_x, mean, color=BLUE, linewidth=1.8, label="mean")
@@ -98,7 +100,7 @@ def plot_density(
     Examples
     --------
     >>> p = Predictive.gaussian([0.0], [1.0], 0.0)
-    >>> plot_density(p.sample(500, random_state=0), p, n_bins=20).get_ylabel()
+    >>> plot_density(p.sample(500, random_state=0)[0], p, n_bins=20).get_ylabel()
     'density'
     """
     drawn = one_column(samples, "samples")
@@ -111,7 +113,7 @@ def plot_density(
     ax.hist(drawn, bins="auto" if n_bins is None else n_bins, density=True, **bars)
     low, high = min(drawn.min(), mean - 4 * std), max(drawn.max(), mean + 4 * std)
     grid = np.linspace(low, high, 400)
-    ax.plot(grid, one.pdf(grid[:, None])[:, 0], color=ORANGE, linewidth=2, label="stated density")
+    ax.plot(grid, one.pdf(grid[None])[0], color=ORANGE, linewidth=2, label="stated density")
     return finish(ax, "output", "density")
 
 
@@ -147,6 +149,8 @@ def plot_output_correlation(
     labels = [f"output {i}" for i in range(d)] if names is None else list(names)
     if len(labels) != d:
         raise ValueError(f"There are {len(labels)} names but {d} outputs.")
+    if not covariance:  # which has no unit
+        prediction = dataclasses.replace(prediction, unit=np.ones(d))
     shown = prediction.cov.mean(axis=0) if row is None else prediction[row].cov[0]
     if not covariance:
         std = np.sqrt(np.diagonal(shown))

@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from varprop.brief import brief
 from varprop.predictive.checks import as_targets, check_share
 from varprop.predictive.scoring import predict_dist
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Conformal:
     """A fitted estimator with recalibrated intervals; make one with `calibrate`.
 
@@ -52,6 +53,7 @@ class Conformal:
     estimator: Any
     scores: np.ndarray
     joint: bool
+    __repr__ = brief
 
     @classmethod
     def calibrate(cls, estimator: Any, X: Any, y: Any, *, joint: bool = False) -> Conformal:

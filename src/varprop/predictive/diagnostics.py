@@ -15,9 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
+from varprop.brief import brief
 from varprop.predictive.checks import as_levels, as_targets, check_share
 from varprop.predictive.distribution import Predictive
-from varprop.predictive.metrics import held
+from varprop.predictive.metrics import check_order, held
 from varprop.predictive.mixtures import Array, ArrayLike, Mask
 
 __all__ = [
@@ -49,6 +50,10 @@ class CalibrationCurve(NamedTuple):
     lower: Array
     upper: Array
 
+    def __repr__(self) -> str:
+        """Return sizes in place of large arrays."""
+        return brief(self)
+
 
 class PITHistogram(NamedTuple):
     """Counts of the probability integral transform in equal bins of [0, 1].
@@ -67,6 +72,10 @@ class PITHistogram(NamedTuple):
     counts: Array
     lower: float
     upper: float
+
+    def __repr__(self) -> str:
+        """Return sizes in place of large arrays."""
+        return brief(self)
 
 
 class ErrorByStd(NamedTuple):
@@ -90,9 +99,14 @@ class ErrorByStd(NamedTuple):
     upper: Array
     counts: Array
 
+    def __repr__(self) -> str:
+        """Return sizes in place of large arrays."""
+        return brief(self)
+
 
 def of_one_output(y: ArrayLike, prediction: Predictive) -> tuple[Array, Predictive]:
     """Return both of shape ``(n,)``, refusing several outputs and targets that are not finite."""
+    check_order(y, prediction)
     if prediction.n_outputs != 1:
         raise ValueError(
             f"The prediction has {prediction.n_outputs} outputs: choose one by "
@@ -104,7 +118,8 @@ def of_one_output(y: ArrayLike, prediction: Predictive) -> tuple[Array, Predicti
 
 def middle_pit(y: Array, prediction: Predictive) -> Array:
     """Return ``cdf(y)`` of one output; the middle of the jump where `y` is on a point mass."""
-    at, below = (prediction._cdf(y[:, None], left=left)[:, 0] for left in (False, True))
+    y = prediction._internal(y)
+    at, below = (prediction._cdf(y, left=left)[:, 0] for left in (False, True))
     middle: Array = (at + below) / 2.0
     return middle
 

@@ -36,17 +36,19 @@ class Predictive(Members):
     """The predictive distributions of ``n`` rows with ``d`` outputs.
 
     Every row is a mixture of ``K`` Gaussians (``K = 1``: a plain Gaussian). A member's variance
-    has two parts: that of the *model* (the spread of its weights) and that of the *noise*, which
-    is independent from output to output. With a model trained by `VI` the first is what more data
-    would lower; `ROPD` sees only their sum, and its split means little.
+    has two parts: that of the *model* (the spread of its weights), which more data would lower,
+    and that of the *noise*, which is independent from output to output. An objective that sees
+    only their sum (`ROPD`) does not tell them apart: `identified` is then False, and `model_var`
+    and `noise_var` are refused.
 
     Build one with `gaussian`, `joint` or `mixture`; the constructor itself checks nothing and
     float64 arrays are not copied.
 
     *Shapes.* "Public shape" is ``(n,)`` if the target was one-dimensional and ``(n, d)`` if not.
-    Axes that are not rows or outputs come first: `sample` gives ``(n_samples, *public)``,
-    `quantile` gives ``(*alpha.shape, *public)``, and methods of ``y`` take a number or an array
-    ``(..., *public)``. So ``p.logpdf(p.sample(100))`` has shape ``(100, n)``.
+    Rows and outputs come first, all other axes after them: `sample` gives
+    ``(*public, n_samples)``, `quantile` gives ``(*public, *alpha.shape)``, and methods of ``y``
+    take a number or an array ``(*public, ...)``. So ``p.logpdf(p.sample(100))`` has shape
+    ``(n, 100)``.
 
     *Point masses.* A total variance of zero is allowed: cdf is right-continuous, the density is
     infinite at the mean and zero elsewhere, and the entropy is -inf.
@@ -63,6 +65,11 @@ class Predictive(Members):
         Weights of the members, summing to one over the first axis.
     squeeze : bool
         Whether results drop the output axis.
+    unit : array of shape (d,) or (1,), optional
+        What all of the above is stored in multiples of; 1 by default. It lets targets be so large
+        or small that their variances have no float64.
+    identified : bool, default True
+        Whether model and noise part are told apart.
 
     Examples
     --------
@@ -164,6 +171,10 @@ class Predictive(Members):
                 )
         outer = as_weights(np.ones(k) if weights is None else weights, "weights", (k,), (k, n))
         outer = outer.reshape(k, -1) / outer.sum(axis=0)
+        units = np.stack([np.broadcast_to(p.unit, d) for p in members])
+        # The one farthest from 1: what needs it would be lost in any other.
+        unit = units[np.abs(np.log(units)).argmax(axis=0), np.arange(d)]
+        members = [p._in_unit(unit) for p in members]
         model = [p.member_model for p in members]
         if any(p.is_joint for p in members):
             model = [a if a.ndim == 4 else a[..., None] * np.eye(d) for a in model]
@@ -174,6 +185,8 @@ class Predictive(Members):
             _joined([p.member_noise for p in members], n),
             _joined(inner, n),
             first.squeeze,
+            unit=unit,
+            identified=all(p.identified for p in members),
         )
 
     # ---- distribution -----------------------------------------------------------------------
@@ -183,7 +196,7 @@ class Predictive(Members):
 
         Parameters
         ----------
-        y : float or array of shape ``(..., *public)``
+        y : float or array of shape ``(*public, ...)``
 
         Returns
         -------
@@ -199,8 +212,8 @@ class Predictive(Members):
     def quantile(self, alpha: ArrayLike) -> Array:
         """Return the smallest value whose cdf reaches `alpha`, for each output by itself.
 
-        Mixtures are solved by safeguarded root finding. Where the cdf is flat to float64 accuracy
-        (between members that are far apart) the answer is as sharp as that accuracy allows.
+        Mixtures are solved by safeguarded root finding, as sharp as float64 allows where the cdf is
+        flat (between members that are far apart).
 
         Parameters
         ----------
@@ -209,25 +222,24 @@ class Predictive(Members):
 
         Returns
         -------
-        array of shape ``(*alpha.shape, *public)``
+        array of shape ``(*public, *alpha.shape)``
 
         Examples
         --------
         >>> p = Predictive.gaussian([0.0, 5.0], [1.0, 1.0], 0.0)
         >>> p.quantile([0.025, 0.5]).round(2).tolist()
-        [[-1.96, 3.04], [0.0, 5.0]]
+        [[-1.96, 0.0], [3.04, 5.0]]
         """
         alpha = np.asarray(alpha, dtype=np.float64)
         if not np.all((alpha > 0) & (alpha < 1)):
             raise ValueError("alpha must lie strictly between 0 and 1.")
         shape = self.member_mean.shape
         w = np.broadcast_to(self.weights[..., None], shape).reshape(len(self.weights), -1)
-        m = self.member_mean.reshape(w.shape)
-        s = self._member_std().reshape(w.shape)
+        m, s = self.member_mean.reshape(w.shape), self._member_std().reshape(w.shape)
         out = np.empty((alpha.size, m.shape[1]))
         for i, a in enumerate(alpha.flat):
             out[i] = mixtures.mixture_quantile(float(a), w, m, s)
-        return self._public(out.reshape(alpha.shape + shape[1:]))
+        return self._public(self.unit * out.reshape(alpha.shape + shape[1:]))
 
     def interval(self, coverage: float = 0.9) -> tuple[Array, Array]:
         """Return the central interval with equal probability outside on either side.
@@ -248,8 +260,7 @@ class Predictive(Members):
         [-1.96] [1.96]
         """
         check_share(coverage, "coverage")
-        lower, upper = self.quantile([(1.0 - coverage) / 2.0, (1.0 + coverage) / 2.0])
-        return lower, upper
+        return self.quantile((1.0 - coverage) / 2.0), self.quantile((1.0 + coverage) / 2.0)
 
     def marginal_logpdf(self, y: ArrayLike) -> Array:
         """Log density of each output by itself, of the shape of `y`; see `cdf` for `y`.
@@ -264,18 +275,18 @@ class Predictive(Members):
         parts = zip(self.weights, self.member_mean, self._member_std(), strict=True)
         with mixtures.quiet():
             terms = [np.log(w)[:, None] + mixtures.log_normal(y, m, s) for w, m, s in parts]
-        return self._public(mixtures.log_sum_exp(np.stack(terms)))
+        return self._public(mixtures.log_sum_exp(np.stack(terms)) - np.log(self.unit))
 
     def logpdf(self, y: ArrayLike) -> Array:
         """Joint log density of all outputs of a row.
 
         Parameters
         ----------
-        y : float or array of shape ``(..., *public)``
+        y : float or array of shape ``(*public, ...)``
 
         Returns
         -------
-        array of shape (..., n)
+        array of shape (n, ...)
             With a one-dimensional target this is `marginal_logpdf`.
 
         Raises
@@ -293,10 +304,11 @@ class Predictive(Members):
         terms = np.stack([self._member_logpdf(k, y) for k in range(self.n_members)])
         with mixtures.quiet():
             log_w = np.log(self.weights)
-        return mixtures.log_sum_exp(log_w.reshape(len(log_w), *[1] * (y.ndim - 2), -1) + terms)
+        total = mixtures.log_sum_exp(log_w.reshape(len(log_w), *[1] * (y.ndim - 2), -1) + terms)
+        return np.moveaxis(total, -1, 0) - self._log_volume()
 
     def pdf(self, y: ArrayLike) -> Array:
-        """Joint density of all outputs of a row: ``exp(logpdf(y))``, of shape ``(..., n)``.
+        """Joint density of all outputs of a row: ``exp(logpdf(y))``, of shape ``(n, ...)``.
 
         Examples
         --------
@@ -309,11 +321,9 @@ class Predictive(Members):
     def entropy(self) -> Array:
         """Joint differential entropy of each row, in nats.
 
-        Closed form for one member. For a mixture of one output it is integrated to an accuracy
-        of 1e-6 or better. For a mixture of several outputs there is neither a closed form nor a
-        quadrature of that accuracy at a bearable cost, and a bound or a random number under this
-        name would mislead: it is refused, and ``-p.logpdf(p.sample(1000)).mean(axis=0)`` is an
-        unbiased estimate whose standard error the same sample gives.
+        Closed form for one member; a mixture of one output is integrated to 1e-6 or better. For a
+        mixture of several outputs neither exists at a bearable cost: it is refused, and
+        ``-p.logpdf(p.sample(1000)).mean(axis=1)`` is an unbiased estimate.
 
         Returns
         -------
@@ -327,18 +337,19 @@ class Predictive(Members):
         if self.n_members > 1 and self.n_outputs > 1:
             raise ValueError(
                 "The entropy of a mixture of several outputs has no closed form; estimate it by "
-                "-p.logpdf(p.sample(1000)).mean(axis=0), or use p.marginal(i).entropy()."
+                "-p.logpdf(p.sample(1000)).mean(axis=1), or use p.marginal(i).entropy()."
             )
         std = self._member_std()
         if self.n_members > 1:
             weights = np.broadcast_to(self.weights, std.shape[:2])
-            return mixtures.mixture_entropy(weights, self.member_mean[..., 0], std[..., 0])
+            entropy = mixtures.mixture_entropy(weights, self.member_mean[..., 0], std[..., 0])
+            return entropy + self._log_volume()
         with mixtures.quiet():
             entropy = 0.5 * self.n_outputs * (1.0 + mixtures.LOG_2PI) + np.log(std[0]).sum(axis=-1)
         if self.is_joint:
             _, factor = mixtures.scaled_cholesky(self._member_cov(0), "total covariance")
             entropy += np.log(np.diagonal(factor, axis1=-2, axis2=-1)).sum(axis=-1)
-        return entropy
+        return entropy + self._log_volume()
 
     def sample(self, n_samples: int = 1, random_state: RandomState = None) -> Array:
         """Draw independent rows: model and noise, correlated across outputs as the model says.
@@ -352,12 +363,12 @@ class Predictive(Members):
 
         Returns
         -------
-        array of shape ``(n_samples, *public)``
+        array of shape ``(*public, n_samples)``
 
         Examples
         --------
         >>> Predictive.gaussian([0.0, 9.0], [1.0, 1.0], 0.0).sample(4, random_state=0).shape
-        (4, 2)
+        (2, 4)
         """
         n_samples = operator.index(n_samples)
         if n_samples < 1:
@@ -368,7 +379,7 @@ class Predictive(Members):
             rng = np.random.default_rng(random_state)
         z = rng.standard_normal((n_samples, self.n_rows, self.n_outputs))
         if self.n_members == 1:
-            return self._public(self._member_draw(0, z))
+            return self._public(self.unit * self._member_draw(0, z))
         edges = np.cumsum(self.weights, axis=0)
         # Dividing makes the last edge exactly one, so that a member of weight zero is never drawn.
         edges = edges[:-1] / edges[-1]
@@ -379,7 +390,7 @@ class Predictive(Members):
         out = np.empty_like(z)
         for k in range(self.n_members):
             np.copyto(out, self._member_draw(k, z), where=(chosen == k)[..., None])
-        return self._public(out)
+        return self._public(self.unit * out)
 
 
 def _joined(parts: list[Array], n: int) -> Array:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import check_random_state
 
+from varprop.brief import brief
 from varprop.predictive.scoring import predict_dist
 
 
@@ -37,6 +38,10 @@ class Importance(NamedTuple):
     spread: np.ndarray
     mean_error: np.ndarray
     spread_error: np.ndarray
+
+    def __repr__(self) -> str:
+        """Return sizes in place of large arrays."""
+        return brief(self)
 
 
 def feature_importance(
@@ -83,6 +88,10 @@ def feature_importance(
     rng = check_random_state(random_state)
     base = predict_dist(estimator, X)
     truth = np.stack([base.mean, base.std])  # (2, n_rows, ...)
+    # Shares have no unit; in this one no square overflows or vanishes.
+    size = np.abs(truth).max(axis=1, keepdims=True)
+    size = np.where(size > 0, size, 1.0)
+    truth = truth / size
     variance = truth.var(axis=1)
     constant = truth.max(axis=1) == truth.min(axis=1)
     effects = np.empty((X.shape[1], n_repeats, *variance.shape))
@@ -90,7 +99,7 @@ def feature_importance(
         for repeat in range(n_repeats):
             shuffled = _with_shuffled_column(X, feature, rng.permutation(len(X)), frame)
             other = predict_dist(estimator, shuffled)
-            change = np.stack([other.mean, other.std]) - truth
+            change = np.stack([other.mean, other.std]) / size - truth
             effects[feature, repeat] = 0.5 * (change**2).mean(axis=1)
     index = np.where(constant, 0.0, effects / np.where(constant, 1.0, variance))
     value = index.mean(axis=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,6 +16,11 @@ from varprop.predictive.mixtures import Array, ArrayLike
 
 M = TypeVar("M", bound="Members")
 
+NOT_IDENTIFIED = (
+    "Model and noise variance are not told apart here, since the objective (such as ROPD) sees "
+    "only their sum, `var`: train with objective='vi' to have them apart."
+)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Members:
@@ -26,6 +31,8 @@ class Members:
     member_noise: Array
     weights: Array
     squeeze: bool = False
+    unit: Array = field(default_factory=lambda: np.ones(1), kw_only=True)
+    identified: bool = field(default=True, kw_only=True)
 
     @property
     def n_members(self) -> int:
@@ -72,7 +79,56 @@ class Members:
         noise, weights = (
             a if a.shape[1] == 1 else a[:, rows] for a in (self.member_noise, self.weights)
         )
-        return type(self)(mean, self.member_model[:, rows], noise, weights, self.squeeze)
+        model = self.member_model[:, rows]
+        return replace(
+            self, member_mean=mean, member_model=model, member_noise=noise, weights=weights
+        )
+
+    def unsplit(self: M) -> M:
+        """Return the same distribution as one whose model and noise part are not told apart.
+
+        `model_var` and `noise_var` then refuse; all else is the same.
+
+        Examples
+        --------
+        >>> from varprop.predictive import Predictive
+        >>> p = Predictive.gaussian([1.0], [0.5], 0.5).unsplit()
+        >>> p.var.tolist(), p.identified, hasattr(p, "model_var")
+        ([1.0], False, False)
+        """
+        return replace(self, identified=False)
+
+    def times(self: M, unit: ArrayLike) -> M:
+        """Return the distribution of the targets multiplied by `unit`, positive, () or (d,).
+
+        Variances stay as they are stored, and so neither overflow nor vanish.
+
+        Examples
+        --------
+        >>> from varprop.predictive import Predictive
+        >>> p = Predictive.gaussian([1.0], [4.0], 0.0).times(1e200)
+        >>> p.mean.tolist(), p.std.tolist(), p.var.tolist()
+        ([1e+200], [2e+200], [inf])
+        """
+        unit = np.asarray(unit, np.float64)
+        if not (np.isfinite(unit) & (unit > 0)).all() or unit.shape not in ((), (self.n_outputs,)):
+            raise ValueError(f"unit must be positive, a number or one per output, not {unit}.")
+        return replace(self, unit=self.unit * unit)
+
+    def _in_unit(self: M, unit: Array) -> M:
+        """Return the same distribution, stored in multiples of another unit of shape (d,)."""
+        r = self.unit / unit
+        return replace(
+            self,
+            member_mean=r * self.member_mean,
+            member_model=(r[:, None] * r if self.is_joint else r**2) * self.member_model,
+            member_noise=r**2 * self.member_noise,
+            unit=unit,
+        )
+
+    def _log_volume(self) -> float:
+        """Return what the units of a row's outputs take off its log density."""
+        return float(np.log(np.broadcast_to(self.unit, self.n_outputs)).sum())
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -81,16 +137,19 @@ class Members:
         return (n,) if self.squeeze else (n, d)
 
     def _public(self, values: Array) -> Array:
-        return values[..., 0] if self.squeeze else values
+        """Return ``(..., n, d)`` with rows and outputs first, in the public shape."""
+        values = np.moveaxis(values, (-2, -1), (0, 1))
+        return values[:, 0] if self.squeeze else values
 
     def _internal(self, y: ArrayLike) -> Array:
-        """Return ``y`` as float64 of shape ``(..., n, d)``; numbers serve every row and output."""
+        """Return ``y``, over the unit, as ``(..., n, d)``; a number serves rows and outputs."""
         y = np.asarray(y, dtype=np.float64)
         if y.ndim == 0:
-            return np.broadcast_to(y, self.member_mean.shape[1:])
-        if y.shape[-len(self.shape) :] != self.shape:
+            return np.broadcast_to(y / self.unit, self.member_mean.shape[1:])
+        if y.shape[: len(self.shape)] != self.shape:
             raise ValueError(f"y has shape {y.shape} but the predictive has shape {self.shape}.")
-        return y[..., None] if self.squeeze else y
+        y = y[:, None] if self.squeeze else y
+        return np.moveaxis(y, (0, 1), (-2, -1)) / self.unit
 
     # ---- moments ----------------------------------------------------------------------------
 
@@ -107,57 +166,90 @@ class Members:
         weights = self.weights.reshape(self.weights.shape + (1,) * (values.ndim - 2))
         return values[0] if self.n_members == 1 else (weights * values).sum(axis=0)
 
-    @property
-    def mean(self) -> Array:
-        """Mean, in the public shape."""
+    def _mean(self) -> Array:
         # Averaging differences keeps a mixture of equal means exactly equal to them.
         base = self.member_mean[0]
-        apart = 0.0 if self.n_members == 1 else self._average(self.member_mean - base)
-        return self._public(base + apart)
+        return base if self.n_members == 1 else base + self._average(self.member_mean - base)
 
     def _apart(self) -> Array:
         """Return the distances of the members' means from the mean, ``(K, n, d)``."""
-        return self.member_mean - self._internal(self.mean)
+        return self.member_mean - self._mean()
+
+    def _model_var(self) -> Array:
+        within = self._average(self._member_model_var())
+        with mixtures.quiet():
+            return within if self.n_members == 1 else within + self._average(self._apart() ** 2)
+
+    def _noise_var(self) -> Array:
+        return np.broadcast_to(self._average(self.member_noise), self.member_mean.shape[1:])
+
+    def _variance(self, values: Array) -> Array:
+        """Return variances in the targets' units, public; they may overflow or vanish there."""
+        with mixtures.quiet():
+            return self._public(self.unit * (self.unit * values))
+
+    @property
+    def mean(self) -> Array:
+        """Mean, in the public shape."""
+        return self._public(self.unit * self._mean())
 
     @property
     def model_var(self) -> Array:
         """Model (epistemic) variance: mean within members plus variance between their means."""
-        within = self._average(self._member_model_var())
-        with mixtures.quiet():
-            between = 0.0 if self.n_members == 1 else self._average(self._apart() ** 2)
-        return self._public(within + between)
+        return self._variance(self._identified(self._model_var()))
+
+    @property
+    def model_std(self) -> Array:
+        """Root of `model_var`."""
+        return self._public(self.unit * np.sqrt(self._identified(self._model_var())))
 
     @property
     def noise_var(self) -> Array:
         """Noise (aleatoric) variance: the mean over the members."""
-        noise = np.broadcast_to(self._average(self.member_noise), self.member_mean.shape[1:])
-        return self._public(noise).copy()
+        return self._variance(self._identified(self._noise_var()))
+
+    @property
+    def noise_std(self) -> Array:
+        """Root of `noise_var`."""
+        return self._public(self.unit * np.sqrt(self._identified(self._noise_var())))
+
+    def _identified(self, part: Array) -> Array:
+        if not self.identified:
+            # So that hasattr(prediction, "model_var") tells as well.
+            raise AttributeError(NOT_IDENTIFIED)
+        return part
 
     @property
     def var(self) -> Array:
-        """Total variance: `model_var` plus `noise_var`."""
-        return self.model_var + self.noise_var
+        """Total variance; beyond about 1e±300 it is inf or 0 where `std` is still right."""
+        return self._variance(self._model_var() + self._noise_var())
 
     @property
     def std(self) -> Array:
         """Total standard deviation, in the public shape."""
-        return np.sqrt(self.var)
+        return self._public(self.unit * np.sqrt(self._model_var() + self._noise_var()))
 
     @property
     def cov(self) -> Array:
-        """Total covariance of the outputs, always of shape ``(n, d, d)``."""
+        """Total covariance of the outputs, always of shape ``(n, d, d)``; see `var` for limits."""
         eye = np.eye(self.n_outputs)
         model = self._average(self.member_model)
         cov = model if self.is_joint else model[..., None] * eye
-        cov = cov + self._internal(self.noise_var)[..., None] * eye
+        cov = cov + self._noise_var()[..., None] * eye
         if self.n_members > 1:
             for w, apart in zip(self.weights, self._apart(), strict=True):
                 cov += w[:, None, None] * apart[:, :, None] * apart[:, None, :]
-        return cov
+        with mixtures.quiet():
+            return self.unit[:, None] * (self.unit * cov)
+
+    def member_moments(self) -> tuple[Array, Array]:
+        """Return the members' means and standard deviations, each of shape (K, n, d)."""
+        return self.unit * self.member_mean, self.unit * self._member_std()
 
     # ---- members ----------------------------------------------------------------------------
 
     def _cdf(self, y: Array, *, left: bool = False) -> Array:
+        """Return the cdf of ``(..., n, d)``, over the unit."""
         weights = self.weights[..., None]
         return mixtures.mixture_cdf(y, weights, self.member_mean, self._member_std(), left=left)
 
@@ -202,8 +294,14 @@ class Members:
         model = self.member_model[..., index]
         if self.is_joint:
             model = model[:, :, index]
-        mean, noise = self.member_mean[..., index], self.member_noise[..., index]
-        return type(self)(mean, model, noise, self.weights, squeeze)
+        return replace(
+            self,
+            member_mean=self.member_mean[..., index],
+            member_model=model,
+            member_noise=self.member_noise[..., index],
+            squeeze=squeeze,
+            unit=np.broadcast_to(self.unit, self.n_outputs)[index],
+        )
 
     def conditional(self: M, given: Mapping[int, ArrayLike]) -> M:
         """Return the distribution of the other outputs once some outputs have been observed.
@@ -247,9 +345,9 @@ class Members:
         if len(blank):
             _, row, j = blank[0]
             raise ValueError(f"Output {seen[j]} has zero variance at row {row}: cannot condition.")
-        other = self.marginal(rest)
+        other, observed = self.marginal(rest), self.marginal(seen)
         mean, model = other.member_mean, other.member_model
-        observed = self.marginal(seen)
+        values /= observed.unit
         if self.is_joint:
             mean, model = mean.copy(), model.copy()
         fit = np.empty((self.n_members, self.n_rows))
@@ -275,7 +373,7 @@ class Members:
                     f"The given values have zero density at row {int(np.argmax(lost))}."
                 )
             weights = softmax(log_w, axis=0)
-        return type(self)(mean, model, other.member_noise, weights, False)
+        return replace(other, member_mean=mean, member_model=model, weights=weights)
 
     def _output_index(self, outputs: Iterable[int]) -> list[int]:
         index: list[int] = []

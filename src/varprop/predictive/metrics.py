@@ -52,6 +52,13 @@ def _over_rows(values: Array | Mask, sample_weight: ArrayLike | None) -> Array:
     return mean
 
 
+def _root_mean_square(values: Array, sample_weight: ArrayLike | None) -> Array:
+    # Scaling first lets values beyond 1e154 pass without overflow.
+    top = np.where((peak := np.abs(values).max(axis=0)) > 0, peak, 1.0)
+    root: Array = top * np.sqrt(_over_rows((values / top) ** 2, sample_weight))
+    return root
+
+
 def _over_outputs(values: Array, multioutput: Multioutput) -> float | Array:
     if multioutput == "raw_values":
         return values
@@ -68,19 +75,32 @@ def _mean(
     return _over_outputs(_over_rows(values, sample_weight), multioutput)
 
 
-def _targets(y_true: ArrayLike, shape: tuple[int, ...]) -> Array:
-    return as_targets(y_true, "y_true", shape)
+def check_order(y: ArrayLike, prediction: object) -> None:
+    """Refuse arguments the other way round, and points where a distribution is needed."""
+    if isinstance(y, Predictive) or not isinstance(prediction, Predictive):
+        raise TypeError(
+            "The observed values come first and a Predictive (as of predict_dist) second, not "
+            f"{type(y).__name__} and {type(prediction).__name__}."
+        )
+
+
+def _targets(y_true: ArrayLike, prediction: Predictive) -> Array:
+    check_order(y_true, prediction)
+    return as_targets(y_true, "y_true", prediction.shape)
 
 
 def _errors(y_true: ArrayLike, prediction: Predictive | ArrayLike) -> tuple[Array, Array]:
     """Return targets and errors ``(n, d)`` of the mean, or of plain point predictions."""
+    if isinstance(prediction, Predictive) or isinstance(y_true, Predictive):
+        check_order(y_true, prediction)
     point = prediction.mean if isinstance(prediction, Predictive) else prediction
-    y = _targets(y_true, np.shape(point))
+    y = as_targets(y_true, "y_true", np.shape(point))
     return y, y - as_columns(point, "prediction")
 
 
 def held(y: Array, prediction: Predictive, levels: Array) -> Iterator[Mask]:
     """Yield, level by level, which ``(n, d)`` lie in the central interval, ends included."""
+    y = y / prediction.unit
     # y >= quantile(a) if and only if cdf(y) >= a, and y <= quantile(b) if and only if
     # P(Y < y) <= b: two evaluations of the cdf replace a root search per level.
     at, below = prediction._cdf(y), prediction._cdf(y, left=True)
@@ -90,7 +110,8 @@ def held(y: Array, prediction: Predictive, levels: Array) -> Iterator[Mask]:
 
 def _bounds(y_true: ArrayLike, interval: Interval, coverage: float) -> tuple[Array, Array, Array]:
     """Return targets, lower and upper bounds, each ``(n, d)``."""
-    if isinstance(interval, Predictive):
+    if isinstance(interval, Predictive) or isinstance(y_true, Predictive):
+        check_order(y_true, interval)
         lower, upper = interval.interval(coverage)
     else:
         lower, upper = (as_float(bound, "interval") for bound in interval)
@@ -101,7 +122,7 @@ def _bounds(y_true: ArrayLike, interval: Interval, coverage: float) -> tuple[Arr
             )
         if np.isnan(lower).any() or np.isnan(upper).any():
             raise ValueError("The interval holds NaN.")
-    y = _targets(y_true, lower.shape)
+    y = as_targets(y_true, "y_true", lower.shape)
     return y, lower.reshape(y.shape), upper.reshape(y.shape)
 
 
@@ -116,7 +137,7 @@ def nll(
     >>> round(nll([0.0, 1.0], p), 4)
     1.1689
     """
-    _targets(y_true, prediction.shape)
+    _targets(y_true, prediction)
     return float(_over_rows(-prediction.logpdf(y_true)[:, None], sample_weight)[0])
 
 
@@ -135,9 +156,7 @@ def rmse(
     3.0
     """
     _, error = _errors(y_true, prediction)
-    # Scaling first lets errors beyond 1e154 pass without overflow.
-    top = np.where((peak := np.abs(error).max(axis=0)) > 0, peak, 1.0)
-    return _over_outputs(top * np.sqrt(_over_rows((error / top) ** 2, sample_weight)), multioutput)
+    return _over_outputs(_root_mean_square(error, sample_weight), multioutput)
 
 
 def mae(
@@ -197,9 +216,9 @@ def crps_rows(y_true: ArrayLike, prediction: Predictive) -> Array:
     >>> crps_rows([0.0, 2.0], p).round(4).tolist()
     [0.2337, 1.4528]
     """
-    y = _targets(y_true, prediction.shape)
-    std = prediction._member_std()
-    scores = mixtures.mixture_crps(y, prediction.weights[..., None], prediction.member_mean, std)
+    y = _targets(y_true, prediction)
+    members = prediction.weights[..., None], prediction.member_mean, prediction._member_std()
+    scores = prediction.unit * mixtures.mixture_crps(y / prediction.unit, *members)
     return scores.reshape(np.shape(y_true))
 
 
@@ -292,7 +311,7 @@ def pit(y_true: ArrayLike, prediction: Predictive) -> Array:
     >>> pit([0.0, 1.0], Predictive.gaussian([0.0, 0.0], [1.0, 1.0], 0.0)).round(4).tolist()
     [0.5, 0.8413]
     """
-    _targets(y_true, prediction.shape)
+    _targets(y_true, prediction)
     return prediction.cdf(y_true)
 
 
@@ -329,7 +348,7 @@ def calibration_error(
     >>> round(calibration_error([0.0, 9.0], p, levels=[0.5, 0.9], kind="max"), 6)
     0.4
     """
-    y = _targets(y_true, prediction.shape)
+    y = _targets(y_true, prediction)
     c = as_levels(levels, 100)
     if kind not in ("rms", "max"):
         raise ValueError(f"kind must be 'rms' or 'max', not {kind!r}.")
@@ -352,5 +371,6 @@ def sharpness(
     >>> sharpness(Predictive.gaussian([0.0, 0.0], [4.0, 4.0], 0.0))
     2.0
     """
-    var = as_columns(prediction.var, "The variance")
-    return _over_outputs(np.sqrt(_over_rows(var, sample_weight)), multioutput)
+    check_order((), prediction)
+    std = as_columns(prediction.std, "The standard deviation")
+    return _over_outputs(_root_mean_square(std, sample_weight), multioutput)

@@ -35,6 +35,16 @@ def quiet() -> np.errstate:
     return np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
 
 
+def safe_unit(scale: Array) -> Array:
+    """Return what to store targets of this scale in multiples of, so that squares are numbers.
+
+    That is 1 wherever squares are safe, and else a power of two near the scale, by which
+    multiplication is exact.
+    """
+    far = (scale > 0) & ((scale < 1e-100) | (scale > 1e100))
+    return np.where(far, np.ldexp(1.0, np.frexp(scale)[1] - 1), 1.0)
+
+
 def standardize(x: Array, m: Array, s: Array, *, left: bool = False) -> Array:
     """Return ``(x - m) / s``; a point mass gives +inf from its mean on (after it if ``left``)."""
     with quiet():

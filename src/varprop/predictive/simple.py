@@ -9,9 +9,10 @@ import numpy as np
 from varprop.data.source import Rows
 from varprop.data.statistics import Scaling
 from varprop.predictive.distribution import Predictive
+from varprop.predictive.mixtures import safe_unit
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class LinearModel:
     """Bayesian ridge regression of each target by itself, in standardized units.
 
@@ -40,6 +41,11 @@ class LinearModel:
     intercept: np.ndarray
     noise_var: np.ndarray
     cov: np.ndarray
+
+    def __repr__(self) -> str:
+        """Return sizes, not values."""
+        targets, features = self.coef.shape
+        return f"LinearModel(n_features={features}, n_targets={targets})"
 
     @classmethod
     def fit(
@@ -129,8 +135,10 @@ def in_units(
     ValueError
         If a prediction is not finite.
     """
-    scale = scaling.y_scale
-    mean, noise = mean * scale + scaling.y_shift, noise * scale**2
+    # Numbers whose squares are none are kept in multiples of a unit.
+    unit = safe_unit(scaling.y_scale)
+    scale, shift = scaling.y_scale / unit, scaling.y_shift / unit
+    mean, noise = mean * scale + shift, noise * scale**2
     if squeeze and var.ndim == 3:  # a single target has no other to be correlated with
         var = var[..., 0]
     joint = var.ndim == 3
@@ -142,6 +150,6 @@ def in_units(
             "from the training data for the model's precision."
         )
     if joint:
-        return Predictive.joint(mean, var, noise)
+        return Predictive.joint(mean, var, noise).times(unit)
     noise = noise if noise.ndim > 1 else noise[None]
-    return Predictive(mean[None], var[None], noise[None], np.ones((1, 1)), squeeze)
+    return Predictive(mean[None], var[None], noise[None], np.ones((1, 1)), squeeze).times(unit)

@@ -61,13 +61,16 @@ class Column:
 
 @dataclass(frozen=True)
 class Region:
-    """Groups of rows along one input with the root mean variances stated there."""
+    """Groups of rows along one input with the root mean variances stated there.
+
+    `model` is None where the model part is not told apart.
+    """
 
     name: str
     at: np.ndarray
     labels: tuple[str, ...] | None
     total: np.ndarray
-    model: np.ndarray
+    model: np.ndarray | None
     count: np.ndarray
     missing: int = 0
 
@@ -103,7 +106,7 @@ def _groups(column: Column) -> tuple[list[np.ndarray], np.ndarray, tuple[str, ..
     return rows, np.arange(len(rows), dtype=np.float64), tuple(labels)
 
 
-def regions(columns: list[Column], total: np.ndarray, model: np.ndarray) -> list[Region]:
+def regions(columns: list[Column], total: np.ndarray, model: np.ndarray | None) -> list[Region]:
     """Return the groups of every input, those with the largest change first."""
     size = float(total.max()) or 1.0
 
@@ -120,7 +123,7 @@ def regions(columns: list[Column], total: np.ndarray, model: np.ndarray) -> list
                 at=at,
                 labels=labels,
                 total=roots(total, groups),
-                model=roots(model, groups),
+                model=None if model is None else roots(model, groups),
                 count=count,
                 missing=len(total) - int(count.sum()),
             )
@@ -131,26 +134,30 @@ def regions(columns: list[Column], total: np.ndarray, model: np.ndarray) -> list
 def panel(region: Region, top: float) -> Markup:
     """Draw one input; all panels share the scale of the spread, which is across for words."""
     spread = Axis.around("", [top], zero=True)
+    drawn = [region.total] if region.model is None else [region.total, region.model]
     if region.labels is None:
         along = Axis.around("", region.at)
         frame = Frame(along, spread, 210.0, 150.0, 44.0, 10.0, 8.0, 24.0, x_ticks=3, y_ticks=3)
-        total, model = (frame.points(region.at, v) for v in (region.total, region.model))
+        total, *model = (frame.points(region.at, v) for v in drawn)
     else:
         k = len(region.labels)
         short = tuple(shortened(word, 10) for word in region.labels)
         along = Axis("", k - 0.5, -0.5, tuple(region.at.tolist()), short)
         frame = Frame(spread, along, 210.0, 150.0, 72.0, 10.0, 8.0, 24.0, x_ticks=3, y_ticks=k)
-        total, model = (frame.points(v, region.at) for v in (region.total, region.model))
+        total, *model = (frame.points(v, region.at) for v in drawn)
     layers = []
     if region.labels is None and len(total) > 1:
-        layers = [polyline(total, "curve"), polyline(model, "curve model")]
+        layers = [polyline(total, "curve"), *(polyline(part, "curve model") for part in model)]
     layers += [element("circle", cx=a, cy=b, r=3.5, class_="total") for a, b in total]
     layers += [
-        element("rect", x=a - 3, y=b - 3, width=6.0, height=6.0, class_="model") for a, b in model
+        element("rect", x=a - 3, y=b - 3, width=6.0, height=6.0, class_="model")
+        for part in model
+        for a, b in part
     ]
     words = "; ".join(
-        f"{number(at) if region.labels is None else region.labels[i]}: {number(t)}, {number(m)}"
-        for i, (at, t, m) in enumerate(zip(region.at, region.total, region.model, strict=True))
+        f"{number(at) if region.labels is None else region.labels[i]}: "
+        + ", ".join(number(values[i]) for values in drawn)
+        for i, at in enumerate(region.at)
     )
-    label = f"Stated spread and its model part along {region.name}: {words}."
-    return frame.draw(*layers, label=label)
+    parts = " and its model part" if model else ""
+    return frame.draw(*layers, label=f"Stated spread{parts} along {region.name}: {words}.")

@@ -114,7 +114,7 @@ def section(
             ),
         ),
     ]
-    found = regions(columns, std, np.sqrt(prediction.model_var))
+    found = regions(columns, std, prediction.model_std if prediction.identified else None)
     top = max((float(region.total.max()) for region in found), default=1.0)
     return {
         "index": index,
@@ -123,6 +123,7 @@ def section(
         "figures": figures,
         "panels": [(region.title, panel(region, top)) for region in found[:max_panels]],
         "n_inputs": len(found),
+        "split": prediction.identified,
         "region_finding": _region_finding(found),
         "surprising": _surprising(y, mean, std, z, rows, labels),
         "rows": rows,

@@ -23,6 +23,13 @@ VERDICTS = {
 }
 
 
+#: Why no parts are shown of a prediction that is not `identified`.
+NOT_SPLIT = (
+    "Model and noise part are not told apart by this model; one fitted with the objective vi "
+    "(--objective vi) tells them apart."
+)
+
+
 @dataclass(frozen=True)
 class Findings:
     """Numbers and verdict of one target; covered by 90 % intervals, and allowed by chance."""
@@ -32,7 +39,7 @@ class Findings:
     r2: float | None
     spread: float
     typical_std: float
-    model_share: float
+    model_share: float | None
     covered: float
     allowed: tuple[float, float]
     verdict: str
@@ -64,14 +71,15 @@ class Findings:
         if self.typical_std == 0:
             return "The model claims to know most values exactly: it states no spread for them."
         text = f"The model states a standard deviation of typically {number(self.typical_std)}"
-        # No more is claimed: ROPD, the default objective, does not tell ignorance from noise.
+        if self.model_share is None:
+            return f"{text}. {NOT_SPLIT}"
         if self.model_share > 0.995:
-            return text + "; nearly all of it is the spread of the model's weights."
+            return text + "; nearly all of it is the model's own uncertainty."
         if self.model_share < 0.005:
             return text + "; nearly all of it is noise."
         return (
-            text + f"; {percent(self.model_share)} of that variance is the spread of the model's "
-            "weights, the rest is noise."
+            text + f"; {percent(self.model_share)} of that variance is the model's own "
+            "uncertainty, which more data would lower, the rest is noise."
         )
 
     @property
@@ -93,9 +101,12 @@ def find(y: np.ndarray, prediction: Predictive) -> Findings:
     below, above = (held.observed < held.lower).any(), (held.observed > held.upper).any()
     verdict = "shape" if below and above else "over" if below else "under" if above else "good"
     size = float(max(np.abs(y).max(), np.abs(prediction.mean).max())) or 1.0
-    var = prediction.var
-    total = float(np.mean(var / (top := float(var.max()) or 1.0)))
-    share = float(np.mean(prediction.model_var / top)) / total if total > 0 else 0.0
+    share = None
+    if prediction.identified:
+        top = float(prediction.std.max()) or 1.0
+        total = float(np.mean((prediction.std / top) ** 2))
+        model = float(np.mean((prediction.model_std / top) ** 2))
+        share = model / total if total > 0 else 0.0
     return Findings(
         n=n,
         rmse=float(metrics.rmse(y, prediction)),

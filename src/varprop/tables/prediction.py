@@ -57,7 +57,8 @@ def predict_table(
     Yields
     ------
     pyarrow.RecordBatch
-        Ids first, then the results; a row without a prediction has none.
+        Ids first, then the results; a row without a prediction has none. The standard deviations
+        of model and noise are there only if the model tells them apart.
 
     Raises
     ------
@@ -77,28 +78,32 @@ def predict_table(
     for name in model.preprocessing.ids:
         kind = source.types.get(name, pa.string())
         ids[name] = kind.value_type if pa.types.is_dictionary(kind) else kind
-    names = ["mean", "std", "model_std", "noise_std", "lower", "upper"]
-    names += [f"q{alpha:g}" for alpha in quantiles]
+    levels = [(1 - interval) / 2, (1 + interval) / 2, *quantiles]
+    blocks, waiting, found = rows.encoded(), [], None
+    for block in blocks:  # the first prediction says whether it has parts
+        waiting.append(block)
+        if block.complete.any():
+            found = model.predict_dist(block.only_complete(), source.where)
+            break
+    parts = ["model_std", "noise_std"] if found is not None and found.identified else []
+    names = ["mean", "std", *parts, "lower", "upper", *(f"q{alpha:g}" for alpha in quantiles)]
     if len(targets) > 1:
         names = [f"{target}_{name}" for target in targets for name in names]
     clash = sorted(set(names) & set(ids))
     if clash:
         raise TableError(f"the id column {clash[0]!r} has the name of a result: rename it.")
     schema = pa.schema([*ids.items(), *((name, pa.float64()) for name in names)])
-    levels = [(1 - interval) / 2, (1 + interval) / 2, *quantiles]
-    for block in rows.encoded():
+    for block in itertools.chain(waiting, blocks):
         complete = block.complete
         values = np.full((len(complete), len(names)), np.nan)
         if complete.any():
-            prediction = model.predict_dist(block.only_complete(), source.where)
-            model_var, noise_var = prediction.model_var, prediction.noise_var
-            columns = [
-                prediction.mean,
-                np.sqrt(model_var + noise_var),
-                np.sqrt(model_var),
-                np.sqrt(noise_var),
-                *prediction.quantile(levels),
-            ]
+            if found is None:
+                found = model.predict_dist(block.only_complete(), source.where)
+            prediction, found = found, None
+            columns = [prediction.mean, prediction.std]
+            if parts:
+                columns += [prediction.model_std, prediction.noise_std]
+            columns += list(np.moveaxis(prediction.quantile(levels), -1, 0))
             stacked = np.stack([c.reshape(-1, len(targets)) for c in columns], axis=2)
             values[complete] = stacked.reshape(len(stacked), -1)
         arrays = []

@@ -36,6 +36,13 @@ settings.register_profile("varprop", deadline=None, derandomize=True, database=N
 settings.load_profile("varprop")
 
 
+def pytest_configure(config):
+    """Let tests train for a few steps only; those on what users are told ask for it by name."""
+    # Not in pyproject.toml: to name a class there imports the package before its types are checked.
+    for name in ("varprop.errors.FitWarning", "sklearn.exceptions.ConvergenceWarning"):
+        config.addinivalue_line("filterwarnings", f"ignore::{name}")
+
+
 @pytest.fixture(scope="module")
 def strict_promotion():
     """No silent mixing of float32 and float64.

@@ -59,12 +59,11 @@ def test_learns_mean_and_noise():
     rng = np.random.default_rng(1)
     X = rng.uniform(-2, 2, size=(400, 1))
     y = 100 + 50 * np.sin(3 * X[:, 0]) + 5 * rng.normal(size=400)
-    model = FAWNRegressor(max_iter=1500, random_state=0).fit(X, y)
+    model = FAWNRegressor(max_iter=1500, objective="vi", random_state=0).fit(X, y)
     assert model.score(X, y) > 0.97
     mean, std = model.predict(X, return_std=True)
-    # The objective leaves open how much of the spread is noise and how much is in the weights.
     assert np.median(std) == pytest.approx(5.0, rel=0.3)
-    assert (model.noise_std_ < std).all()
+    assert model.noise_std_ == pytest.approx(5.0, rel=0.2)
     assert 0.85 < (np.abs(y - mean) < 1.645 * std).mean() < 0.95
     assert model.loss_curve_.shape == (model.n_iter_,)
 
@@ -76,8 +75,13 @@ def test_methods_agree(fitted, data):
     mean, std = fitted.predict(X, return_std=True)
     np.testing.assert_array_equal(mean, fitted.predict(X))
     np.testing.assert_allclose(std**2, fitted.predict_var(X), rtol=1e-12)
-    np.testing.assert_allclose(dist.model_var + dist.noise_var, std**2, rtol=1e-12)
-    np.testing.assert_allclose(dist.noise_var, fitted.noise_std_[0] ** 2, rtol=1e-6)
+    with pytest.raises(AttributeError, match="train with objective='vi'"):
+        _ = dist.model_var
+    assert fitted.noise_std_ is None
+    plain = quick(objective="vi", validation=None).fit(X, y)
+    whole = plain.predict_dist(X)
+    np.testing.assert_allclose(whole.model_var + whole.noise_var, whole.var, rtol=1e-12)
+    np.testing.assert_allclose(whole.noise_var, plain.noise_std_[0] ** 2, rtol=1e-6)
     interval = fitted.predict_interval(X, coverage=0.5)
     assert fitted.predict_quantiles(X, 0.25) == pytest.approx(interval.lower)
     assert fitted.predict_quantiles(X, [0.25, 0.75]).shape == (N, 2)
@@ -98,7 +102,7 @@ def test_several_outputs_with_covariance(joint, targets):
     assert np.abs(cov[:, 0, 1]).max() > 0
     assert joint.sample_y(X, 4).shape == (N, 3, 4)
     assert joint.predict_quantiles(X, [0.1, 0.9]).shape == (N, 3, 2)
-    assert joint.predict_dist(X).n_members == 2
+    assert joint.predict_dist(X).n_members == 3  # the constant Gaussian is one of them
     assert joint.restart_losses_.shape == (2, 1)
 
 

@@ -9,7 +9,10 @@ from .compilation import enable_compilation_cache as enable_compilation_cache
 from .compilation import use_one_thread as use_one_thread
 from .data.source import Data as Data
 from .data.statistics import Scaling as Scaling
+from .errors import FitWarning as FitWarning
 from .estimators.regressor import FAWNRegressor as FAWNRegressor
+from .estimators.stack import StackedRegressor as StackedRegressor
+from .estimators.stack import default_networks as default_networks
 from .files.model import load_model as load_model
 from .files.model import save_model as save_model
 from .learning import likelihoods as likelihoods

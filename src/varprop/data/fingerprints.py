@@ -49,8 +49,9 @@ def row_hashes(*columns: np.ndarray | None) -> np.ndarray:
 def fold_numbers(hashes: np.ndarray, n_folds: int, seed: int) -> np.ndarray:
     """Deal rows into folds such that equal rows share one.
 
-    The fold of a row follows from the seed and from what rows there are, not from their order or
-    from how often they are repeated. Folds hold equally many different rows, up to one.
+    The fold of a row follows from the seed and from how many different rows stand before the first
+    one like it, not from how often rows are repeated, nor from their units. Folds hold equally many
+    different rows, up to one.
 
     Parameters
     ----------
@@ -74,11 +75,10 @@ def fold_numbers(hashes: np.ndarray, n_folds: int, seed: int) -> np.ndarray:
     """
     if n_folds < 2:
         raise ValueError(f"n_folds must be at least 2, but is {n_folds}.")
-    distinct, where = np.unique(hashes, return_inverse=True)
-    order = np.argsort(_seeded(distinct, seed))
-    folds = np.empty(len(distinct), dtype=np.int64)
-    folds[order] = np.arange(len(distinct)) % n_folds
-    return folds[where.ravel()]
+    _, first, where = np.unique(hashes, return_index=True, return_inverse=True)
+    place = np.argsort(np.argsort(first))  # among the different rows, by where they first stand
+    dealt = np.random.default_rng(seed).permutation(len(first)) % n_folds
+    return dealt[place][where.ravel()]
 
 
 def uniform(hashes: np.ndarray, seed: int) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Self
+from typing import Any, TypeVar
 
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
@@ -14,6 +14,8 @@ from varprop.data.source import AbstractSource, Rows
 from varprop.data.statistics import Scaling
 from varprop.estimators.inputs import check_inputs
 from varprop.estimators.methods import PredictiveMethods
+
+R = TypeVar("R", bound="AbstractRegressor")
 
 
 class AbstractRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEstimator):
@@ -89,7 +91,7 @@ class AbstractRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, Bas
         save_estimator(self, path)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
+    def load(cls: type[R], path: str | os.PathLike[str]) -> R:
         """Read a model that `save` wrote; a damaged or foreign file is a `ModelFileError`.
 
         Parameters

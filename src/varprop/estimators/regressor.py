@@ -16,6 +16,7 @@ from varprop.estimators.inputs import rows_to_predict, training_data
 from varprop.estimators.members import (
     Epochs,
     Task,
+    Trained,
     check_goes_on,
     kept,
     member_dtype,
@@ -26,6 +27,7 @@ from varprop.estimators.remarks import remarks
 from varprop.estimators.validation import Judged, judged_constant, trusted
 from varprop.learning.likelihoods import AbstractLikelihood
 from varprop.learning.model import Model
+from varprop.learning.objectives import AbstractObjective
 from varprop.nn.registry import chosen
 from varprop.predictive.distribution import Predictive
 from varprop.predictive.simple import constant_gaussian
@@ -143,7 +145,7 @@ class FAWNRegressor(AbstractRegressor):
         was set aside: it is all of it then.
     noise_std_ : ndarray of shape (n_outputs,) or None
         Standard deviation of the noise (averaged over members as variances), in the target's units;
-        None if it depends on the input.
+        None if it depends on the input, or if the objective, as ROPD, does not tell it apart.
     outcome_ : str
         "converged", "max_steps" or "interrupted": of the members' outcomes the worst.
     loss_ : float
@@ -277,8 +279,13 @@ class FAWNRegressor(AbstractRegressor):
         with jax.enable_x64(self.dtype == "float64"):
             seed = None if members is None else self._aside_seed
             trained = task.train(members, aside_seed=seed)
-            fits, held = trained.fits, trained.held(squeeze=squeeze)
-            self.members_ = [kept(fit.model) for fit in fits]
+            self._keep(trained, trained.held(squeeze=squeeze), squeeze)
+            return remarks(self, task, trained)
+
+    def _keep(self, trained: Trained, held: list[Predictive | None], squeeze: bool) -> None:
+        """Set what a fitted estimator has."""
+        fits = trained.fits
+        self.members_ = [kept(fit.model) for fit in fits]
         self.scaling_, self._epochs = fits[0].scaling, None
         self.trust_, self._held, self._aside_seed = None, None, trained.aside_seed
         if trained.aside is not None and trained.aside.folds:
@@ -294,7 +301,6 @@ class FAWNRegressor(AbstractRegressor):
             curve[: len(fit.history)] = fit.history
         self.loss_curve_ = np.nanmean(curves, axis=0)
         self.restart_losses_ = np.array([fit.restart_losses for fit in fits])
-        return remarks(self, task, trained)
 
     def partial_fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, X_std: Any = None
@@ -349,9 +355,9 @@ class FAWNRegressor(AbstractRegressor):
 
     @property
     def noise_std_(self) -> np.ndarray | None:
-        """Standard deviation of the noise, if it does not depend on the input."""
+        """Standard deviation of the noise, if it is told apart and does not depend on the input."""
         found = [member.likelihood.noise_var for member in self.members_]
-        if any(var is None for var in found):
+        if any(var is None for var in found) or not self._identifies_noise:
             return None
         mean_var = np.mean([np.asarray(var, np.float64) for var in found], axis=0)
         return np.sqrt(mean_var) * self.scaling_.y_scale
@@ -388,4 +394,9 @@ class FAWNRegressor(AbstractRegressor):
             with jax.enable_x64(member_dtype(member) == np.float64):
                 model, scaling = to_jax(member), self.scaling_
                 parts.append(propagate(model, X, x_var=x_var, scaling=scaling, squeeze=squeeze))
-        return parts[0] if len(parts) == 1 else Predictive.mixture(parts)
+        found = parts[0] if len(parts) == 1 else Predictive.mixture(parts)
+        return found if self._identifies_noise else found.unsplit()
+
+    @property
+    def _identifies_noise(self) -> bool:
+        return chosen(AbstractObjective, self.objective, "objective").identifies_noise

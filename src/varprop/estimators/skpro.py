@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pandas as pd
 from sklearn.base import clone
 from skpro.distributions.base import BaseDistribution
 from skpro.distributions.mixture import Mixture
@@ -77,7 +78,14 @@ class FAWNProbaRegressor(BaseProbaRegressor):
         if len(members) == 1:
             return members[0]
         named = [(f"member_{number}", member) for number, member in enumerate(members)]
-        return Mixture(named, index=X.index, columns=self._columns)
+        weights = dist.weights[:, 0].tolist()
+        return Mixture(named, weights, index=X.index, columns=self._columns)
+
+    def _predict_quantiles(self, X: Any, alpha: list[float]) -> pd.DataFrame:
+        """Return exact quantiles, also of a mixture, which skpro would search for by bisection."""
+        found = self.estimator_.predict_quantiles(X.to_numpy(), alpha).reshape(len(X), -1)
+        columns = pd.MultiIndex.from_product([self._columns, alpha])
+        return pd.DataFrame(found, index=X.index, columns=columns)
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:

@@ -37,6 +37,8 @@ class AbstractObjective(eqx.Module):
     regularized: eqx.AbstractClassVar[bool]
     #: Whether `log_likelihood` uses its key: the objective is then known up to sampling error.
     sampled: eqx.AbstractClassVar[bool]
+    #: Whether it tells what the model is unsure of from noise; otherwise only their sum counts.
+    identifies_noise: ClassVar[bool] = False
 
     @abstractmethod
     def log_likelihood(
@@ -57,6 +59,7 @@ class VI(AbstractObjective):
 
     regularized: ClassVar[bool] = True
     sampled: ClassVar[bool] = False
+    identifies_noise: ClassVar[bool] = True
 
     def log_likelihood(
         self, model: Model, x: Gaussian, y: Float[Array, "n d"], key: PRNGKeyArray
@@ -112,6 +115,7 @@ class SampledVI(AbstractObjective):
     n_samples: int = eqx.field(static=True, default=1, kw_only=True)
     regularized: ClassVar[bool] = True
     sampled: ClassVar[bool] = True
+    identifies_noise: ClassVar[bool] = True
 
     def __check_init__(self) -> None:
         if self.n_samples < 1:

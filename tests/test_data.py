@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import rows
 from varprop import Data, Scaling
-from varprop.data import ParquetSource, SourceError, Statistics
+from varprop.data import ParquetSource, SourceError, Statistics, split_source
 from varprop.data.source import Rows
 from varprop.training.buffers import Feed
 from varprop.training.schedule import Plan, bucket_size
@@ -49,7 +49,10 @@ def test_arrays_that_do_not_fit_are_refused(make, message):
         (Data(with_entry(X, (2, 1), np.nan), Y), r"column 'x\[:, 1\]' is NaN in row 2: remove"),
         (Data(with_entry(X, (0, 2), -np.inf), Y), r"'x\[:, 2\]' is infinite \(-inf\) in row 0"),
         (Data(X, with_entry(Y, 3, np.inf)), r"column 'y\[:, 0\]' is infinite \(inf\) in row 3"),
-        (Data(with_entry(X, (1, 0), 1e300), Y), r"'x\[:, 0\]' is 1e\+300 in row 1, too large to"),
+        (
+            Data(with_entry(X, (1, 0), 1.2e307), Y),
+            r"'x\[:, 0\]' is 1.2e\+307 in row 1, too large to be squared: remove it or choose an",
+        ),
         (Data(X, Y, with_entry(np.ones(4), 1, -2)), "'weight' is -2 in row 1: it must not be neg"),
         (Data(X, Y, with_entry(np.ones(4), 2, np.nan)), "column 'weight' is NaN in row 2"),
         (
@@ -138,7 +141,8 @@ class TestScaling:
         """Else rounding errors would be blown up to variance 1."""
         x = np.full((50, 1), dtype(1e8))
         x[::2] = np.nextafter(dtype(1e8), dtype(np.inf))
-        assert Scaling.of(Data(x, np.arange(50.0))).x_scale[0] == 1.0
+        scaled = Scaling.of(Data(x, np.arange(50.0))).inputs(x, None, np.float64)[0]
+        assert np.abs(scaled).max() < 0.01
 
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     def test_rows_are_shifted_before_they_are_rounded(self, dtype):
@@ -250,19 +254,61 @@ class TestBuckets:
         assert np.all(padded[n:] == numbers[0])
 
 
-def floor_of(y):
-    return Statistics.of(Data(np.zeros((len(y), 1)), y)).noise_floor
+def floor_of(y, weight=None, *, repeated=False):
+    data = Data(np.zeros((len(y), 1)), y, weight, repeated=repeated)
+    return Statistics.of(data).noise_floor
 
 
 def test_the_noise_floor_follows_the_step_between_repeated_targets():
-    whole = np.array([3.0, 5.0, 5.0, 8.0, 7.0])[:, None]
+    whole = np.array([3.0, 5.0, 5.0, 8.0, 7.0, 3.0, 8.0, 7.0])[:, None]
     assert floor_of(whole) == pytest.approx([0.1])
     assert floor_of(1000 * whole + 5) == pytest.approx([100.0])  # in the target's units
     distinct = np.random.default_rng(0).normal(size=(50, 1))
     assert floor_of(distinct) == 0
     assert floor_of(np.ones((5, 1))) == 0  # a constant has no step
     assert floor_of(np.ones((1, 2))).tolist() == [0.0, 0.0]
-    assert floor_of(np.hstack([whole, distinct[:5]]))[1] == 0
+    assert floor_of(np.hstack([whole, distinct[:8]]))[1] == 0
+
+
+def test_a_few_odd_values_do_not_hide_the_step():
+    """Wine's ratings, had someone typed 5.0001: that value does not repeat."""
+    y = np.random.default_rng(0).integers(3, 9, 200).astype(float)
+    assert floor_of(y) == pytest.approx([0.1])
+    y[0], y[1] = 5.0001, 6.5
+    assert floor_of(y) == pytest.approx([0.1])
+
+
+@pytest.mark.parametrize("share", [0.5, 0.88, 0.99])
+def test_a_spike_among_continuous_values_is_no_step(share):
+    rng = np.random.default_rng(0)
+    y = np.where(np.arange(1000) < 1000 * share, 0.0, rng.normal(size=1000))
+    assert floor_of(y) == 0
+
+
+def test_a_tenth_of_the_rows_may_be_off_the_steps():
+    rng = np.random.default_rng(0)
+    two = np.where(np.arange(1000) < 500, 0.0, 2.0)
+    two[:101] = rng.normal(size=101)
+    assert floor_of(two) == 0
+    two[:2] = 0.0
+    assert floor_of(two) == pytest.approx([0.2])
+
+
+def test_rows_that_were_merged_count_as_often_as_they_occurred():
+    y = np.array([3.0, 5.0, 6.0, 5.5])
+    counts = np.array([10.0, 12.0, 30.0, 1.0])
+    wanted = floor_of(np.repeat(y, counts.astype(int)))
+    assert wanted == pytest.approx([0.1])
+    assert floor_of(y, counts, repeated=True) == wanted
+    assert floor_of(y, counts) == 0  # weights of rows that are what they are
+    # Weights that are no counts: each may have been several rows.
+    assert floor_of(y, counts / 53, repeated=True) == pytest.approx([0.05])
+    assert floor_of(y, np.append(counts[:3], 0.0), repeated=True) == wanted
+    data = Data(np.zeros((4, 1)), y, counts, repeated=True)
+    assert data.take(np.arange(3)).repeated
+    train, held = split_source(data, share=0.5, seed=1)
+    assert train.repeated
+    assert held.repeated
 
 
 def test_a_continuous_target_has_no_floor(monkeypatch):
@@ -270,3 +316,39 @@ def test_a_continuous_target_has_no_floor(monkeypatch):
     y = np.arange(100.0)
     y[-1] = 0.0
     assert floor_of(y).tolist() == [0.0]
+
+
+@pytest.mark.parametrize("block", [2**20, 64])
+@pytest.mark.parametrize("size", [1e-300, 1e-200, 1e-9, 1e9, 1e200, 1e300, 1e306])
+def test_columns_of_any_size_are_scaled_alike(monkeypatch, size, block):
+    """By powers of two nothing but the exponent changes; the unit grows on the way."""
+    monkeypatch.setattr("varprop.data.statistics._BLOCK_NUMBERS", block)
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(300, 2)) * np.linspace(0.01, 1, 300)[:, None] + [0.0, 5.0]
+    unit = 2.0 ** np.floor(np.log2(size))
+    weight = rng.uniform(size=300)
+    one, other = (Statistics.of(Data(x, x, weight)) for x in (z, z * unit))
+    assert np.array_equal(one.std * unit, other.std)
+    assert np.array_equal(one.scaling.x_shift * unit, other.scaling.x_shift)
+    assert np.array_equal(one.scaling.y_scale * unit, other.scaling.y_scale)
+    mean = np.average(z, axis=0, weights=weight)
+    std = np.sqrt(np.average((z - mean) ** 2, axis=0, weights=weight))
+    np.testing.assert_allclose(one.scaling.x_shift, mean, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(one.scaling.x_scale, std, rtol=1e-12)
+    rows = Rows(z * unit, z * unit)
+    for part in other.scaling.rows(rows, np.float64)[:2]:
+        np.testing.assert_allclose(part, (z - mean) / std, rtol=1e-9, atol=1e-12)
+
+
+def test_the_largest_floats_are_standardized():
+    scaling = Scaling.of(Data(np.array([[0.0], [1.1e307], [0.0], [0.0]]), np.arange(4.0)))
+    found = scaling.inputs(np.array([[1.7e308], [-1.79e308]]), None, np.float64)[0].ravel()
+    wanted = (np.array([17, -17.9]) / 1.1 - 0.25) / np.sqrt(3 / 16)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_the_rounding_of_a_huge_constant_is_not_blown_up():
+    x = np.full((50, 1), 1e300)
+    x[::2] = np.nextafter(1e300, np.inf)
+    scaled = Scaling.of(Data(x, np.arange(50.0))).inputs(x, None, np.float32)[0]
+    assert np.abs(scaled).max() < 0.01

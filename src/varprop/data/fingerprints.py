@@ -71,7 +71,7 @@ def fold_numbers(hashes: np.ndarray, n_folds: int, seed: int) -> np.ndarray:
     Examples
     --------
     >>> fold_numbers(row_hashes(np.array([[1.0], [2.0], [1.0], [3.0]])), 5, seed=0).tolist()
-    [0, 1, 0, 2]
+    [2, 0, 2, 1]
     """
     if n_folds < 2:
         raise ValueError(f"n_folds must be at least 2, but is {n_folds}.")

@@ -25,8 +25,9 @@ _MANY_VALUES = 2**16
 _SHARE_ON_GRID = 0.9
 # Numbers worked on at a time.
 _BLOCK_NUMBERS = 2**20
-# Of powers of two that have an inverse.
-_LEAST_EXPONENT, _MOST_EXPONENT = -1021, 1021
+# Of units. Differences of 2**1020 and more (1.1e307) are refused: where values are that far apart,
+# a mean plus some standard deviations, as predictions are, may be larger than any float.
+_LEAST_EXPONENT, _MOST_EXPONENT = -1021, 1020
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -143,9 +144,8 @@ class Statistics:
         Raises
         ------
         SourceError
-            Naming row and column of a number that is missing, infinite or too large for a
-            difference from another row, or of a negative weight or variance; or the block that is
-            not as the source says.
+            Naming row and column of a number that is missing, infinite or too large (about 1e307),
+            or of a negative weight or variance; or the block that is not as the source says.
         """
         inputs, outputs = Moments(), Moments()
         grids = [_Grid() for _ in source.targets]
@@ -215,8 +215,8 @@ class Moments:
     The update of Chan, Golub and LeVeque (1979): no difference of large sums. All values are taken
     relative to the first row, which keeps digits where a column is large and nearly constant, and
     in a unit of each column's own, the power of two above the largest difference so far: squares
-    neither overflow nor vanish, and no digit depends on the unit. Only where values are further
-    apart than the largest float are the results not finite.
+    neither overflow nor vanish, and no digit depends on the unit. Where values are 1.1e307 or more
+    away from the first, the results are NaN.
     """
 
     def __init__(self) -> None:
@@ -252,8 +252,10 @@ class Moments:
             self.weight = both
 
     def _enlarge_unit(self, largest: np.ndarray) -> None:
-        exponent = np.clip(np.frexp(largest)[1], _LEAST_EXPONENT, _MOST_EXPONENT)
-        unit = np.maximum(self.unit, np.ldexp(1.0, exponent))
+        exponent = np.frexp(largest)[1]
+        too_large = (exponent > _MOST_EXPONENT) | ~np.isfinite(largest)
+        unit = np.ldexp(1.0, np.clip(exponent, _LEAST_EXPONENT, _MOST_EXPONENT))
+        unit = np.maximum(self.unit, np.where(too_large, np.nan, unit))
         ratio = self.unit / unit
         self.mean, self.squares, self.unit = self.mean * ratio, self.squares * ratio**2, unit
 
@@ -278,11 +280,8 @@ def standardized(values: np.ndarray, shift: np.ndarray, scale: np.ndarray) -> np
     >>> standardized(np.array([-1.6e308, 0.8e308]), np.array(0.8e308), np.array(0.8e308)).tolist()
     [-3.0, 0.0]
     """
-    with np.errstate(over="ignore", invalid="ignore"):
-        away = values - shift
-        if first_nonfinite(away) is None:
-            return away / scale
-        return np.where(np.isfinite(away), away / scale, values / scale - shift / scale)
+    # Halves cannot overflow, and are exact.
+    return (values * 0.5 - shift * 0.5) / (scale * 0.5)
 
 
 def sound_rows(source: AbstractSource) -> Iterator[tuple[int, int, Rows]]:

@@ -209,6 +209,7 @@ def _in_order(source: AbstractSource) -> Data:
     x, y, weight, x_var = rows
     if not len(x):
         raise ValueError(f"{source.weight_name} must not be zero in all rows.")
+    n_before = len(x)
     if len(x) <= MERGE_ROWS:
         parts = [x, y] if x_var is None else [x, y, x_var]
         # Adding 0 turns -0 into 0: the two are equal and must stay so when sorted by bits.
@@ -222,4 +223,5 @@ def _in_order(source: AbstractSource) -> Data:
     if weight is not None and (weight == 1).all():
         weight = None
     names = [*source.features, *source.targets]
-    return Data(x, y, weight, x_var, names=names, numbers=numbers, sound=True)
+    repeated = source.repeated or len(x) < n_before
+    return Data(x, y, weight, x_var, names=names, numbers=numbers, sound=True, repeated=repeated)

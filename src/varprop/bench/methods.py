@@ -111,6 +111,9 @@ METHODS = {
         _fawn("co-fawn", "Co-FAWN", output_covariance=True, cost=5.0),
         _fawn("fawn-ropd-5", "FAWN-ROPD, 5 members", protocols=("ours",), cost=7.0, **_FIVE),
         _fawn("vi", "VI (sampled)", objective="sampled-vi", cost=6.0),
+        Method(
+            "stack", "Stack", "estimators.stack:StackedRegressor", {}, multi_output=True, cost=20.0
+        ),
         _other("pbp", "PBP", "pbp:PBPRegressor", hidden_layer_sizes=[50], n_epochs=40, cost=5.0),
         _other("gp", "GP", "gp:GaussianProcess", n_restarts=3, max_rows=1500, cost=60.0),
         _other("ngboost", "NGBoost", "boosting:NGBoost", cost=20.0, **_BOOSTING),

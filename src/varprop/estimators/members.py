@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -19,14 +19,24 @@ from varprop.data.source import AbstractSource, Data
 from varprop.data.statistics import Scaling, Statistics
 from varprop.estimators.options import epoch_recipe, make_model, make_objective, make_recipe
 from varprop.estimators.validation import SetAside
+from varprop.learning.likelihoods import AbstractLikelihood
 from varprop.learning.model import Model
 from varprop.nn.parameters import trainable_mask
+from varprop.nn.registry import chosen
 from varprop.predictive.distribution import Predictive
 from varprop.training.engine import best_of, fit_many, restart_lanes
 from varprop.training.preparation import Lane, prepare
 from varprop.training.recipe import Recipe
 from varprop.training.result import Fit, propagate
 from varprop.training.schedule import Outcome
+
+# From good to bad, so that an ensemble can be given the worst of its members' outcomes.
+_RANK = (Outcome.CONVERGED, Outcome.MAX_STEPS, Outcome.TIME_LIMIT, Outcome.INTERRUPTED)
+
+
+def worst(outcomes: Iterable[Outcome]) -> Outcome:
+    """Return the worst of several outcomes; "converged" if there are none."""
+    return max(outcomes, key=_RANK.index, default=Outcome.CONVERGED)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +66,8 @@ class Trained:
     ----------
     fits
         One per member.
+    shares
+        Of the members in their mixture.
     aside
         What was set aside, if anything was.
     judges
@@ -67,6 +79,7 @@ class Trained:
     """
 
     fits: list[Fit]
+    shares: np.ndarray
     aside: SetAside | None
     judges: tuple[tuple[Fit, ...], ...]
     aside_seed: int
@@ -142,7 +155,9 @@ class Task:
         seed, size = self.seed(), options["n_restarts"]
         aside_seed = seed if aside_seed is None else aside_seed
         source, aside = self.data, self.aside
-        if aside is None and options["validation"] is not None:
+        # The constant Gaussian is of targets that are numbers with a spread.
+        scaled = chosen(AbstractLikelihood, options["likelihood"], "likelihood").scales_targets
+        if aside is None and options["validation"] is not None and scaled:
             every_row = options["validation"] == "bag"
             aside = SetAside.of(self.data, aside_seed, every_row=every_row)
         folds = () if aside is None else aside.folds
@@ -151,7 +166,7 @@ class Task:
         if any(fold.rows is None for fold in folds):  # rows that nothing is trained on
             groups = [_Group(None, 0, options["n_members"])]
         elif folds and options["validation"] == "bag":
-            groups = [_Group(f.rows, k, options["n_members"]) for k, f in enumerate(folds)]
+            groups += [_Group(f.rows, k, options["n_members"]) for k, f in enumerate(folds)]
         elif folds:
             groups.append(_Group(folds[0].rows, 0, 1, judges_only=True))
         key, places = jax.random.key(seed), []
@@ -187,7 +202,8 @@ class Task:
             devices=self._devices(),
         )
         interrupted = any(fit.outcome is Outcome.INTERRUPTED for fit in fits)
-        chosen: list[Fit] = []
+        best: list[Fit] = []
+        shares: list[float] = []
         judges: list[list[Fit]] = [[] for _ in folds]
         for group, place in places:
             sound = [fit for fit in fits[place] if fit.outcome is not Outcome.NONFINITE]
@@ -195,16 +211,19 @@ class Task:
             if not sound:
                 continue
             losses = tuple(fit.loss for fit in fits[place])
-            best = dataclasses.replace(best_of(sound), restart_losses=losses)
+            found = dataclasses.replace(best_of(sound), restart_losses=losses)
             if not group.judges_only:
-                chosen.append(best)
+                best.append(found)
+                # Networks of all rows know more, those of folds differ more: half of each.
+                shares.append(1.0 if group.fold is None else 1.0 / len(folds))
             if group.fold is not None:
-                judges[group.fold].append(best)
-        if not chosen and interrupted:  # rows that do not stay are not read again for a loss
+                judges[group.fold].append(found)
+        if not best and interrupted:  # rows that do not stay are not read again for a loss
             raise KeyboardInterrupt
-        if not chosen:
+        if not best:
             raise _nonfinite(recipe)
-        return Trained(chosen, aside, tuple(map(tuple, judges)), aside_seed, interrupted)
+        weights = np.array(shares) / np.sum(shares)
+        return Trained(best, weights, aside, tuple(map(tuple, judges)), aside_seed, interrupted)
 
     def _devices(self) -> list[jax.Device] | None:
         return None if self.options["devices"] is None else jax.devices()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import jax
@@ -21,10 +20,11 @@ from varprop.estimators.members import (
     kept,
     member_dtype,
     to_jax,
+    worst,
 )
 from varprop.estimators.options import CONSTRAINTS
 from varprop.estimators.remarks import remarks
-from varprop.estimators.validation import Judged, judged_constant, trusted
+from varprop.estimators.validation import Judged, trust
 from varprop.learning.likelihoods import AbstractLikelihood
 from varprop.learning.model import Model
 from varprop.learning.objectives import AbstractObjective
@@ -33,15 +33,6 @@ from varprop.predictive.distribution import Predictive
 from varprop.predictive.simple import constant_gaussian
 from varprop.training.recipe import Recipe
 from varprop.training.result import propagate
-from varprop.training.schedule import Outcome
-
-# From good to bad, so that an ensemble can be given the worst of its members' outcomes.
-_RANK = (Outcome.CONVERGED, Outcome.MAX_STEPS, Outcome.TIME_LIMIT, Outcome.INTERRUPTED)
-
-
-def worst(outcomes: Iterable[Outcome]) -> Outcome:
-    """Return the worst of several outcomes; "converged" if there are none."""
-    return max(outcomes, key=_RANK.index, default=Outcome.CONVERGED)
 
 
 class FAWNRegressor(AbstractRegressor):
@@ -49,7 +40,7 @@ class FAWNRegressor(AbstractRegressor):
 
     Every weight has a mean and a variance; both are trained and propagated in closed form, without
     sampling (Bayer et al., "Fast Adaptive Weight Noise"). Inputs and targets are standardized
-    inside; results are in the units of the data and do not depend on the target's scale.
+    inside; results are in the units of the data.
 
     Parameters
     ----------
@@ -90,12 +81,12 @@ class FAWNRegressor(AbstractRegressor):
         Networks in the ensemble, predicted as a mixture of Gaussians.
     validation : {"check", "bag"} or None, default="check"
         How it is found out what the network makes of rows it was not trained on. "check" trains one
-        more network without a fifth of the rows (identical rows are always together); by the
-        density it gives to these, the prediction is a mixture of the network and of the constant
-        Gaussian, which knows nothing but the targets' mean and spread. "bag" trains five networks
-        per member, each without another fifth, and predicts with all of them. None trusts the
-        network, as the paper does: it can be far too sure without a word. Of more rows than are
-        held in memory a part is set aside for good instead.
+        more without a fifth of the rows (identical ones are always together); the density it gives
+        to these decides how the network is mixed with the constant Gaussian, which knows nothing
+        but the targets' mean and spread. "bag" trains six per member, one on all rows and five
+        without another fifth each, and predicts with all. None trusts the network, as the paper
+        does: it can be far too sure without a word. Of more rows than are held in memory a part is
+        set aside for good instead.
     batch_size : "auto", int or None, default="auto"
         Rows per step; None takes all rows. "auto" is `Recipe`'s default. Data of at most so many
         rows is one full batch.
@@ -138,6 +129,8 @@ class FAWNRegressor(AbstractRegressor):
         Names of the targets, if they came as a data frame or a named series.
     members_ : list of varprop.Model
         The trained networks, in standardized units, with NumPy arrays.
+    shares_ : ndarray
+        Of the members in their mixture.
     scaling_ : varprop.Scaling
         Shift and scale of inputs and targets.
     trust_ : float or None
@@ -173,6 +166,7 @@ class FAWNRegressor(AbstractRegressor):
     """
 
     members_: list[Model]
+    shares_: np.ndarray
     trust_: float | None
     _epochs: Epochs | None
     _held: Judged | None
@@ -285,13 +279,12 @@ class FAWNRegressor(AbstractRegressor):
     def _keep(self, trained: Trained, held: list[Predictive | None], squeeze: bool) -> None:
         """Set what a fitted estimator has."""
         fits = trained.fits
-        self.members_ = [kept(fit.model) for fit in fits]
+        self.members_, self.shares_ = [kept(fit.model) for fit in fits], trained.shares
         self.scaling_, self._epochs = fits[0].scaling, None
         self.trust_, self._held, self._aside_seed = None, None, trained.aside_seed
         if trained.aside is not None and trained.aside.folds:
             self._held = Judged.of(trained.aside, held)
-            constant = judged_constant(trained.aside, self.scaling_, squeeze=squeeze)
-            self.trust_ = float(trusted([self._held, constant])[0])
+            self.trust_ = trust(self._held, self.scaling_, squeeze=squeeze)
         self.outcome_ = worst(fit.outcome for fit in fits).value
         self.loss_ = float(np.mean([fit.loss for fit in fits]))
         self.n_iter_ = max(len(fit.history) for fit in fits)
@@ -330,6 +323,8 @@ class FAWNRegressor(AbstractRegressor):
         if before is None:
             self.scaling_, self.loss_curve_, self.n_iter_ = task.scaling, np.empty(0), 0
             self.trust_ = self.domain_ = self.fingerprints_ = None
+        if before is None:
+            self.shares_ = np.full(len(members), 1 / len(members))
         self.members_, self.outcome_ = members, "max_steps"
         self.loss_curve_ = np.append(self.loss_curve_, self.loss_)
         self.restart_losses_ = np.full((len(members), 1), self.loss_)
@@ -394,7 +389,7 @@ class FAWNRegressor(AbstractRegressor):
             with jax.enable_x64(member_dtype(member) == np.float64):
                 model, scaling = to_jax(member), self.scaling_
                 parts.append(propagate(model, X, x_var=x_var, scaling=scaling, squeeze=squeeze))
-        found = parts[0] if len(parts) == 1 else Predictive.mixture(parts)
+        found = parts[0] if len(parts) == 1 else Predictive.mixture(parts, self.shares_)
         return found if self._identifies_noise else found.unsplit()
 
     @property

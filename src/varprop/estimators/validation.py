@@ -246,6 +246,15 @@ def trusted(parts: Sequence[Judged]) -> np.ndarray:
     return t * weights + (1 - t) * broad
 
 
+def trust(judged: Judged, scaling: Scaling, *, squeeze: bool) -> float | None:
+    """Return the share of a model beside the constant Gaussian; None if all targets are equal."""
+    data = judged.aside.source
+    if isinstance(data, Data) and (data.y == data.y[0]).all(axis=0).any():
+        return None
+    constant = judged_constant(judged.aside, scaling, squeeze=squeeze)
+    return float(trusted([judged, constant])[0])
+
+
 def judged_constant(aside: SetAside, scaling: Scaling, *, squeeze: bool) -> Judged:
     """Judge the constant Gaussian: by its two numbers of all rows, which errs on the safe side."""
     sizes = [len(fold.held.y) for fold in aside.folds]

@@ -106,8 +106,8 @@ def _components(model: AbstractRegressor, scaled: jax.Array) -> list[_Component]
     """Return the Gaussians that a model mixes, in standardized units."""
     parts: list[_Component] = []
     if isinstance(model, FAWNRegressor):
-        share = (1.0 if model.trust_ is None else model.trust_) / len(model.members_)
-        for member in model.members_:
+        trust = 1.0 if model.trust_ is None else model.trust_
+        for share, member in zip(trust * model.shares_, model.members_, strict=True):
             dtype = member_dtype(member)
             rows = Gaussian(scaled.astype(dtype))
             for weight, out, noise in to_jax(member, dtype).predictive(rows):

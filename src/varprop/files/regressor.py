@@ -102,6 +102,7 @@ def describe_regressor(
     }
     for field in dataclasses.fields(Scaling):
         arrays[f"{prefix}scaling.{field.name}"] = getattr(model.scaling_, field.name)
+    arrays[f"{prefix}shares"] = model.shares_
     arrays[f"{prefix}training.loss_curve"] = np.asarray(model.loss_curve_, np.float64)
     arrays[f"{prefix}training.restart_losses"] = np.asarray(model.restart_losses_, np.float64)
     return header, {name: np.asarray(array) for name, array in arrays.items()}
@@ -152,6 +153,10 @@ def build_regressor(
     scaling = build_scaling(arrays, prefix)
     model = FAWNRegressor(**_params(header, arrays))
     model.members_ = [build(tree, arrays) for tree in _members(header)]
+    n_members = len(model.members_)
+    model.shares_ = arrays.get(f"{prefix}shares", np.full(n_members, 1 / n_members))
+    if (model.shares_ < 0).any() or not 0.999 < model.shares_.sum() < 1.001:
+        raise ModelFileError("the shares of the members are not those of a mixture.")
     model.n_features_in_ = header["n_features"]
     if header["feature_names"] is not None:
         model.feature_names_in_ = np.array(header["feature_names"], dtype=object)
@@ -212,6 +217,8 @@ def check_regressor(header: dict[str, Any], left: dict[str, Any], prefix: str) -
         "training.restart_losses": (header["n_members"], max(1, curves.shape[1])),
         **scaling_shapes(n, d),
     }
+    if f"{prefix}shares" in left:  # members of older files count the same
+        expected["shares"] = (header["n_members"],)
     take_out(left, {f"{prefix}{name}": shape for name, shape in expected.items()})
     _params(header, left)
     trees = _members(header)

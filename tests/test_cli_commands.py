@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 
 import numpy as np
 import pandas as pd
@@ -241,6 +242,11 @@ def test_evaluate(place, tmp_path):
     assert run("evaluate", model, table, "-q").output == ""
     two = run_json("evaluate", place / "two.safetensors", place / "full.csv")
     assert np.isfinite(two["scorecard"][MODEL]["NLL"])
+    names = TableModel.load(place / "two.safetensors").preprocessing.targets
+    assert all(tuple(two["scorecard"][MODEL][key]) == names for key in SCORES if key != "NLL")
+    shown = run("evaluate", place / "two.safetensors", place / "full.csv").stdout
+    assert shown.count("RMSE") == 2  # a table each, never an average over units
+    assert all(re.search(rf"^{name}$", shown, re.M) for name in (name + " *" for name in names))
 
 
 def test_evaluate_leaves_out_what_has_no_target_or_no_prediction(place):

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 
 import numpy as np
 import pandas as pd
@@ -95,17 +96,19 @@ def test_the_simple_models_are_those_of_the_training_rows(place):
 
 def test_predict_takes_the_raw_table(place):
     out = rows_of(run("predict", place / "impute.safetensors", place / "houses.csv").stdout)
-    assert list(out[0]) == ["id", "mean", "std", "model_std", "noise_std", "lower", "upper"]
     assert [row["id"] for row in out] == [f"h{i:03d}" for i in range(60)]
     model = TableModel.load(place / "impute.safetensors")
     rows = encoded(model, place / "houses.csv")
     assert rows.X_std is not None
     assert rows.X_std[3, 1] > 0
     dist = model.regressor.predict_dist(rows.X, rows.X_std)
+    parts = ["model_std", "noise_std"] if dist.identified else []
+    assert list(out[0]) == ["id", "mean", "std", *parts, "lower", "upper"]
     got = {name: np.array([float(row[name]) for row in out]) for name in list(out[0])[1:]}
     np.testing.assert_array_equal(got["mean"], dist.mean)
     np.testing.assert_allclose(got["std"], dist.std)
-    np.testing.assert_allclose(got["model_std"] ** 2 + got["noise_std"] ** 2, dist.var)
+    for part in parts:
+        np.testing.assert_allclose(got[part], getattr(dist, part))
     np.testing.assert_allclose((got["lower"], got["upper"]), dist.interval(0.9))
     # Filling in the mean without saying so would be surer than it has a right to be.
     sure = model.regressor.predict_dist(rows.X)
@@ -163,10 +166,11 @@ def test_rows_with_holes_keep_their_place_under_drop(place):
 
 def test_several_targets(place):
     out = rows_of(run("predict", place / "two.safetensors", place / "full.csv").stdout)
-    parts = ["mean", "std", "model_std", "noise_std", "lower", "upper"]
-    assert list(out[0]) == ["id"] + [f"{t}_{part}" for t in ("price", "rent") for part in parts]
     model = TableModel.load(place / "two.safetensors")
     dist = model.predict_dist(encoded(model, place / "full.csv"), str)
+    split = ["model_std", "noise_std"] if dist.identified else []
+    parts = ["mean", "std", *split, "lower", "upper"]
+    assert list(out[0]) == ["id"] + [f"{t}_{part}" for t in ("price", "rent") for part in parts]
     assert dist.is_joint
     np.testing.assert_allclose(
         [[float(row["price_std"]), float(row["rent_std"])] for row in out], dist.std
@@ -241,6 +245,11 @@ def test_evaluate(place, tmp_path):
     assert run("evaluate", model, table, "-q").output == ""
     two = run_json("evaluate", place / "two.safetensors", place / "full.csv")
     assert np.isfinite(two["scorecard"][MODEL]["NLL"])
+    names = TableModel.load(place / "two.safetensors").preprocessing.targets
+    assert all(tuple(two["scorecard"][MODEL][key]) == names for key in SCORES if key != "NLL")
+    shown = run("evaluate", place / "two.safetensors", place / "full.csv").stdout
+    assert shown.count("RMSE") == 2  # a table each, never an average over units
+    assert all(re.search(rf"^{name}$", shown, re.M) for name in (name + " *" for name in names))
 
 
 def test_evaluate_leaves_out_what_has_no_target_or_no_prediction(place):

@@ -10,6 +10,7 @@ from varprop.predictive.diagnostics import (
     calibration_curve,
     chance_range,
     error_by_std,
+    judge,
     pit_histogram,
 )
 
@@ -130,3 +131,35 @@ def test_noise_of_its_own_for_every_row_is_seen_and_judged():
     same = Predictive.gaussian(truth.mean, truth.model_var, noise.mean())
     curve = calibration_curve(y, same, levels=[0.3], probability=0.999)
     assert curve.observed[0] > curve.upper[0]
+
+
+def judged(stretch=1.0, shift=0.0, n=200, seed=0, *, heavy=False):
+    rng = np.random.default_rng(seed)
+    p = Predictive.gaussian(rng.normal(size=n), np.full(n, 1.0), 0.0)
+    noise = rng.standard_t(3, size=n) / 1.43 if heavy else rng.normal(size=n)
+    return judge(p.mean + stretch * noise + shift, p)
+
+
+def test_a_perfect_model_is_mostly_judged_good():
+    for n in (30, 200, 2000):
+        good = np.mean([judged(n=n, seed=seed) == ("good", "") for seed in range(300)])
+        assert good > 0.9 - 3 * np.sqrt(0.09 / 300)
+
+
+def test_the_judgement_names_what_is_wrong():
+    assert judged(2.0).spread == "over"
+    assert judged(0.4).spread == "under"
+    assert judged(shift=-0.4).bias == "high"  # the predictions are
+    assert judged(shift=0.4).bias == "low"
+    assert judged(n=9) == ("unknown", "")
+    far = np.random.default_rng(2).normal(size=300)
+    p = Predictive.gaussian(np.zeros(300), np.ones(300), 0.0)
+    assert judge(far, p).spread == "good"
+    far[5] = 40.0
+    assert judge(far, p).spread == "tails"
+    # Too wide nearly everywhere, and wildly too narrow on two rows.
+    mixed = Predictive.gaussian(np.zeros(300), np.r_[1e-9, 1e-9, np.full(298, 9.0)], 0.0)
+    assert judge(far, mixed).spread == "shape"
+    two = np.sign(far) * 1.0  # neither near nor far, as a Gaussian's would be
+    assert judge(two, p).spread in ("shape", "under", "over")
+    assert {judged(heavy=True, n=3000, seed=seed).spread for seed in range(5)} == {"shape"}

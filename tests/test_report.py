@@ -16,13 +16,15 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from varprop.bench.tables import table
-from varprop.predictive import Predictive
+from varprop.predictive import Predictive, diagnostics
+from varprop.predictive.scorecard import CONSTANT, MODEL, constant_gaussian, scorecard, verdict
 from varprop.report import write_benchmark_report, write_report
 from varprop.report.benchmark import VERDICTS
 from varprop.report.files import environment
 from varprop.report.numerals import number, tick_labels, ticks
 from varprop.report.regions import Column, regions
 from varprop.report.svg import Axis, Frame, coordinate, element
+from varprop.report.words import calibration_finding, find, pit_finding
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 MINUS = "\N{MINUS SIGN}"
@@ -122,6 +124,74 @@ def test_noise_that_differs_from_row_to_row_is_shown_where_it_is(path):
     assert "All targets" in read(path)[1]
 
 
+SENTENCES = {
+    # name: stretch of the errors, rows, what the sentences must and must not hold
+    "collapsed": (30.0, 300, ("too sure", "overconfident", "too small"), ("cautious", "too wide")),
+    "cautious": (0.02, 300, ("too cautious", "too wide", "too large"), ("too sure", "narrow")),
+    "good": (1.0, 300, ("clearly better", "hold about as many"), ("too narrow", "too wide")),
+    "few rows": (1.0, 5, ("Too few rows",), ("clearly", "too narrow", "too wide", "cautious")),
+}
+
+
+@pytest.mark.parametrize("case", SENTENCES)
+def test_all_sentences_come_from_one_judgement(path, case):
+    stretch, n, must, never = SENTENCES[case]
+    y, p = drawn(n, seed=9, stretch=stretch)
+    flat = constant_gaussian(np.array([y.mean()]), np.array([y.std()]), n)
+    models = {MODEL: p, CONSTANT: flat}
+    write_report(
+        path,
+        title="T",
+        prediction=p,
+        y=y,
+        target_names=["t"],
+        scorecard=scorecard(y, models),
+        verdict=verdict(y, models),
+    )
+    page, text, _ = read(path)
+    said = " ".join(re.findall(r'class="(?:headline|finding)">(.*?)</p>', page))
+    for words in must:
+        assert words in said
+    for words in never:
+        assert words not in said
+    rms = np.sqrt(np.mean(p.var)), np.sqrt(np.mean((y - p.mean) ** 2))
+    assert f"standard deviation of {number(rms[0])} (root mean square)" in text
+    assert f"off by {number(rms[1])} (root mean square)" in text
+
+
+def test_a_curve_that_strays_by_chance_is_not_called_wrong():
+    # Bands hold each level by itself: in many reports some level lies outside its own.
+    strayed = 0
+    for seed in range(60):
+        y, p = drawn(80, seed=seed)
+        found = find(y, p)
+        if found.verdict != "good":
+            continue
+        curve = diagnostics.calibration_curve(y, p)
+        said = calibration_finding(curve, found.judged)
+        strayed += "outside" in said
+        assert "too narrow" not in said
+        assert "too wide" not in said
+        shape = pit_finding(diagnostics.pit_histogram(y, p), found.judged)
+        assert ("No sign of a wrong shape" in shape) == (not found.judged.bias)
+    assert strayed > 3
+
+
+def test_several_targets_have_a_table_each(path):
+    y, p = drawn(60, 2)
+    flat = constant_gaussian(y.mean(axis=0), y.std(axis=0), 60)
+    card = scorecard(y, {MODEL: p, CONSTANT: flat}, ["price", "weight"])
+    write_report(
+        path, title="T", prediction=p, y=y, target_names=["price", "weight"], scorecard=card
+    )
+    _, text, reader = read(path)
+    assert "All targets together" in text
+    labels = [
+        v for k, v in reader.attributes if k == "aria-label" and v.startswith("Scores of this")
+    ]
+    assert [label.partition(": ")[2] for label in labels] == ["", "price", "weight"]
+
+
 def test_parts_that_are_not_told_apart_are_not_shown(path):
     y, p = drawn()
     features = {"size": np.arange(120.0), "kind": np.array(["a", "b"] * 60)}
@@ -153,6 +223,7 @@ def test_all_parts_are_there(path):
             "this model": {"NLL": 1.25, "R2": 0.5, "coverage 90 %": 0.875},
             "linear model": {"NLL": 1.75, "R2": 0.75, "coverage 90 %": 0.9, "CRPS": np.nan},
         },
+        verdict="The linear model is clearly better here.",
         loss_curve=np.r_[np.nan, np.linspace(9, 1, 99)],
         importance={"age": (0.7, 0.1), "site": (0.1, np.nan)},
         settings={"seed": 4, "hidden": (50,)},
@@ -171,7 +242,7 @@ def test_all_parts_are_there(path):
         "Settings and versions",
     ):
         assert heading in text
-    assert "this model is best by 1 of 2 scores" in text  # coverage has no best
+    assert text.count("The linear model is clearly better here.") == 2  # headline and scores
     assert page.count("★<") == 2
     assert "(50,)" in text
     assert "house " in text
@@ -457,9 +528,9 @@ def test_benchmark_page_shows_ours_beside_the_papers(path):
     name = "Boston housing (standardized)"
     assert f"* {name}, FAWN by ROPD: the sign is a misprint" in text
     assert f'data-dataset="{name}"' in page
-    for verdict, (sign, _) in VERDICTS.items():
-        assert f"{sign} {verdict}" in re.sub(r"\s+", " ", text)
-        assert f"<option>{verdict}</option>" in page
+    for word, (sign, _) in VERDICTS.items():
+        assert f"{sign} {word}" in re.sub(r"\s+", " ", text)
+        assert f"<option>{word}</option>" in page
     assert not re.search(r"\bnan\b|\bNone\b", page[page.index("<main") :].split("<script")[0])
 
 

@@ -34,7 +34,10 @@ def predict(
     json: shared.JsonOption = False,
     quiet: shared.QuietOption = False,
 ) -> None:
-    """Predict mean, standard deviation (whole, of the model, of the noise) and an interval.
+    """Predict mean, standard deviation and an interval.
+
+    The standard deviations of model and noise are added if the model tells them apart, as one that
+    was fitted with --objective vi does.
 
     The table is read and the predictions are written block by block, so that neither needs to fit
     into memory. A file is written whole or not at all.

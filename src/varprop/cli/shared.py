@@ -267,12 +267,18 @@ def print_table(
     Console(highlight=False).print(table)
 
 
-def print_scorecard(card: Mapping[str, Mapping[str, float]], title: str, verdict: str) -> None:
-    """Print a scorecard."""
-    from varprop.predictive.scorecard import SCORES
+def print_scorecard(card: Mapping[str, Mapping[str, Any]], title: str, verdict: str) -> None:
+    """Print a scorecard, of several targets a table for each."""
+    from varprop.predictive.scorecard import SCORES, by_target
 
-    rows = [[name, *(_score(key, values[key]) for key in SCORES)] for name, values in card.items()]
-    print_table(title, ["", *(key.replace("coverage ", "coverage\n") for key in SCORES)], rows)
+    tables = by_target(card)
+    for target, models in tables.items():
+        shown = [key for key in SCORES if key in next(iter(models.values()))]
+        rows = [
+            [name, *(_score(key, values[key]) for key in shown)] for name, values in models.items()
+        ]
+        header = ["", *(key.replace("coverage ", "coverage\n") for key in shown)]
+        print_table(target or title, header, rows)
     typer.echo(verdict)
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
+from scipy.special import ndtri
 
 from varprop.brief import brief
 from varprop.predictive.checks import as_levels, as_targets, check_share
@@ -24,12 +25,17 @@ from varprop.predictive.mixtures import Array, ArrayLike, Mask
 __all__ = [
     "CalibrationCurve",
     "ErrorByStd",
+    "Judgement",
     "PITHistogram",
     "calibration_curve",
     "chance_range",
     "error_by_std",
+    "judge",
     "pit_histogram",
 ]
+
+
+_FEW = 10  # rows of which nothing is said
 
 
 class CalibrationCurve(NamedTuple):
@@ -102,6 +108,23 @@ class ErrorByStd(NamedTuple):
     def __repr__(self) -> str:
         """Return sizes in place of large arrays."""
         return brief(self)
+
+
+class Judgement(NamedTuple):
+    """What is said of the stated uncertainty of one output; see `judge`.
+
+    Attributes
+    ----------
+    spread
+        "good"; "over" (intervals too narrow), "under" (too wide), "shape" (too narrow here and too
+        wide there), "tails" (intervals hold, but some rows lie much farther out than stated); or
+        "unknown" with fewer than ten rows.
+    bias
+        "high" or "low" if predictions tend to be that; empty if not, or unknown.
+    """
+
+    spread: str
+    bias: str
 
 
 def of_one_output(y: ArrayLike, prediction: Predictive) -> tuple[Array, Predictive]:
@@ -261,3 +284,37 @@ def error_by_std(
     return ErrorByStd(
         stated * size, observed * size, stated * lower * size, stated * upper * size, count
     )
+
+
+def judge(y: ArrayLike, prediction: Predictive) -> Judgement:
+    """Judge the stated uncertainty once, so that all that is said about it agrees.
+
+    Intervals of 50 and 90 % each have the 95 % range of chance that curves and reports show. Tails,
+    the bars of the PIT histogram and the bias have a 99 % range. A perfect model is judged "good"
+    and without bias about nine times in ten or more.
+
+    Examples
+    --------
+    >>> y = np.linspace(-2, 2, 100)
+    >>> judge(y, Predictive.gaussian(0 * y, 0 * y + 0.01, 0.0))
+    Judgement(spread='over', bias='')
+    """
+    y, prediction = of_one_output(y, prediction)
+    n = len(y)
+    if n < _FEW:
+        return Judgement("unknown", "")
+    pit = middle_pit(y, prediction)
+    _, high = chance_range(n, 0.5, 0.99)
+    bias = "high" if np.mean(pit < 0.5) > high else "low" if np.mean(pit > 0.5) > high else ""
+    held = calibration_curve(y, prediction, levels=[0.5, 0.9])
+    below, above = (held.observed < held.lower).any(), (held.observed > held.upper).any()
+    # Normal scores: squares of a perfect model's are chi-square, also of a mixture.
+    far = np.sum(ndtri(pit) ** 2) > stats.chi2.ppf(0.99, n)
+    if above:
+        return Judgement("shape" if below or far else "under", bias)
+    if below or far:
+        return Judgement("over" if below else "tails", bias)
+    bars = pit_histogram(y, prediction, probability=0.95)
+    outside = np.mean((bars.counts < bars.lower) | (bars.counts > bars.upper))
+    rare = outside > chance_range(len(bars.counts), 0.05, 0.98)[1]
+    return Judgement("shape" if rare and not bias else "good", bias)

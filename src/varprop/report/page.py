@@ -11,7 +11,7 @@ import numpy as np
 from varprop.predictive.checks import as_targets
 from varprop.predictive.distribution import Predictive
 from varprop.predictive.mixtures import ArrayLike
-from varprop.predictive.scorecard import SCORES
+from varprop.predictive.scorecard import SCORES, by_target
 from varprop.report import charts
 from varprop.report.charts import Figure
 from varprop.report.files import write_page
@@ -35,7 +35,8 @@ def write_report(
     target_names: Sequence[str],
     features: Mapping[str, Any] | None = None,
     row_labels: Sequence[str] | None = None,
-    scorecard: Mapping[str, Mapping[str, float]] | None = None,
+    scorecard: Mapping[str, Mapping[str, float | Mapping[str, float]]] | None = None,
+    verdict: str | None = None,
     loss_curve: ArrayLike | None = None,
     importance: Mapping[str, tuple[float, float]] | None = None,
     settings: Mapping[str, object] | None = None,
@@ -62,7 +63,9 @@ def write_report(
     row_labels : sequence of str, optional
         Names of the rows; "row 1" and so on by default.
     scorecard : mapping of model to mapping of score to number, optional
-        This model beside simpler ones.
+        This model beside simpler ones; a score may have one number for each target, by its name.
+    verdict : str, optional
+        What the scorecard comes to, as of `varprop.predictive.scorecard.verdict`.
     loss_curve : array of shape (n_epochs,), optional
         Loss of the training by epoch; what is not finite is left out.
     importance : mapping of input to (for the mean, for the spread), optional
@@ -124,7 +127,12 @@ def write_report(
         sections=sections,
         n_drawn=len(sections[0]["rows"]),
         overview=_overview(names, found) if len(names) > 1 else None,
-        scorecard=_scorecard(scorecard) if scorecard else None,
+        verdict=verdict,
+        scorecards=[
+            (target, _scorecard(card))
+            for target, card in by_target(scorecard or {}).items()
+            if card
+        ],
         common=_common(loss_curve, pairs),
         data=_hover_data(sections, columns, labels, pairs),
     )
@@ -144,7 +152,7 @@ def _overview(names: list[str], findings: list[Findings]) -> list[dict[str, Any]
     for name, found in zip(names, findings, strict=True):
         cells: list[tuple[str, float | str]] = [
             (number(found.rmse), found.rmse),
-            (number(found.typical_std), found.typical_std),
+            (number(found.stated), found.stated),
             ("–", "") if found.r2 is None else (number(found.r2, 2), found.r2),
             (percent(found.covered), found.covered),
         ]
@@ -155,7 +163,7 @@ def _overview(names: list[str], findings: list[Findings]) -> list[dict[str, Any]
 def _scorecard(scorecard: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
     """Return the table of scores; the best of each is marked where better has a direction."""
     names = list(dict.fromkeys(name for row in scorecard.values() for name in row))
-    columns, judged = [], 0
+    columns = []
     for name in names:
         values = [float(row.get(name, np.nan)) for row in scorecard.values()]
         if "coverage" in name.lower():
@@ -169,7 +177,6 @@ def _scorecard(scorecard: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
                 else None
             )
             texts = aligned(values)
-        judged += best is not None
         columns.append(
             [
                 {
@@ -184,10 +191,7 @@ def _scorecard(scorecard: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
         {"model": str(model), "cells": cells}
         for model, cells in zip(scorecard, zip(*columns, strict=True), strict=True)
     ]
-    won = sum(bool(column[0]["best"]) for column in columns)
-    finding = f"Of the models below, {next(iter(scorecard))} is best by {won} of {judged} scores."
     return {
-        "finding": finding if judged else "",
         "scores": ["R²" if name == "R2" else str(name) for name in names],
         "rows": rows,
     }

@@ -70,9 +70,9 @@ def section(
     histogram = diagnostics.pit_histogram(y, prediction)
     groups = diagnostics.error_by_std(y, prediction)
     outside = len(y) - round(findings.covered * len(y))
-    calibrated = words.calibration_finding(curve)
-    shape = words.pit_finding(histogram, diagnostics.middle_pit(y, prediction))
-    announced = words.error_finding(groups)
+    calibrated = words.calibration_finding(curve, findings.judged)
+    shape = words.pit_finding(histogram, findings.judged)
+    announced = words.error_finding(groups, findings.judged)
     figures = [
         Figure(
             "Predicted against observed",

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from varprop.predictive import diagnostics, metrics
-from varprop.predictive.diagnostics import CalibrationCurve, ErrorByStd, PITHistogram
+from varprop.predictive.diagnostics import (
+    CalibrationCurve,
+    ErrorByStd,
+    Judgement,
+    PITHistogram,
+)
 from varprop.predictive.distribution import Predictive
 from varprop.report.numerals import number, percent
 
@@ -19,8 +24,14 @@ VERDICTS = {
         "wrong shape",
         "The stated distributions have the wrong shape: too wide here, too narrow there.",
     ),
+    "tails": (
+        "too short in the tails",
+        "The intervals hold about as many observations as they should, but some rows lie much "
+        "farther out than stated.",
+    ),
     "unknown": ("too few rows", "Too few rows to judge the stated uncertainty."),
 }
+TOO_FEW = "Too few rows to judge by."
 
 
 #: Why no parts are shown of a prediction that is not `identified`.
@@ -32,17 +43,25 @@ NOT_SPLIT = (
 
 @dataclass(frozen=True)
 class Findings:
-    """Numbers and verdict of one target; covered by 90 % intervals, and allowed by chance."""
+    """Numbers and judgement of one target; covered by 90 % intervals, and allowed by chance.
+
+    `rmse` and `stated` are both root mean squares, and so can stand beside each other.
+    """
 
     n: int
     rmse: float
     r2: float | None
     spread: float
-    typical_std: float
+    stated: float
     model_share: float | None
     covered: float
     allowed: tuple[float, float]
-    verdict: str
+    judged: Judgement
+
+    @property
+    def verdict(self) -> str:
+        """The judgement of the stated spread, a key of `VERDICTS`."""
+        return self.judged.spread
 
     @property
     def in_a_word(self) -> str:
@@ -51,8 +70,10 @@ class Findings:
 
     @property
     def headline(self) -> str:
-        """The verdict on the intervals, in a sentence."""
-        return VERDICTS[self.verdict][1]
+        """The verdict on the intervals, and the bias if there is one."""
+        said = VERDICTS[self.verdict][1]
+        bias = self.judged.bias
+        return f"{said} Predictions tend to be too {bias}." if bias else said
 
     @property
     def how_good(self) -> str:
@@ -68,9 +89,9 @@ class Findings:
     @property
     def how_sure(self) -> str:
         """How large the stated spread is and where it comes from."""
-        if self.typical_std == 0:
-            return "The model claims to know most values exactly: it states no spread for them."
-        text = f"The model states a standard deviation of typically {number(self.typical_std)}"
+        if self.stated == 0:
+            return "The model claims to know all values exactly: it states no spread."
+        text = f"The model states a standard deviation of {number(self.stated)} (root mean square)"
         if self.model_share is None:
             return f"{text}. {NOT_SPLIT}"
         if self.model_share > 0.995:
@@ -97,9 +118,7 @@ def find(y: np.ndarray, prediction: Predictive) -> Findings:
     """Return what can be said about one output."""
     n = len(y)
     # By the cdf: intervals of a mixture would take a root search per row.
-    held = diagnostics.calibration_curve(y, prediction, levels=[0.5, 0.9])
-    below, above = (held.observed < held.lower).any(), (held.observed > held.upper).any()
-    verdict = "shape" if below and above else "over" if below else "under" if above else "good"
+    held = diagnostics.calibration_curve(y, prediction, levels=[0.9])
     size = float(max(np.abs(y).max(), np.abs(prediction.mean).max())) or 1.0
     share = None
     if prediction.identified:
@@ -112,64 +131,74 @@ def find(y: np.ndarray, prediction: Predictive) -> Findings:
         rmse=float(metrics.rmse(y, prediction)),
         r2=float(metrics.r2(y, prediction)) if n > 1 else None,
         spread=size * float(np.std(y / size)),
-        typical_std=float(np.median(prediction.std)),
+        stated=float(metrics.sharpness(prediction)),
         model_share=share,
-        covered=float(held.observed[1]),
-        allowed=(float(held.lower[1]), float(held.upper[1])),
-        verdict=verdict if n >= 10 else "unknown",
+        covered=float(held.observed[0]),
+        allowed=(float(held.lower[0]), float(held.upper[0])),
+        judged=diagnostics.judge(y, prediction),
     )
 
 
-def calibration_finding(curve: CalibrationCurve) -> str:
+# What the charts' sentences conclude is the one judgement; what they add is what is seen.
+
+
+def calibration_finding(curve: CalibrationCurve, judged: Judgement) -> str:
     """Say where the curve leaves its band."""
+    if judged.spread == "unknown":
+        return TOO_FEW
     below, above = curve.observed < curve.lower, curve.observed > curve.upper
-    outside, m = int((below | above).sum()), len(curve.level)
+    m = len(curve.level)
+    if judged.spread in ("over", "under"):
+        over = judged.spread == "over"
+        count, side, meaning = (
+            (below.sum(), "below", "too narrow") if over else (above.sum(), "above", "too wide")
+        )
+        return f"At {count} of {m} levels the curve lies {side} the band: intervals are {meaning}."
+    outside = int((below | above).sum())
     if not outside:
         return "The curve stays inside the band at every level."
-    if below.any() and above.any():
-        return (
-            f"At {outside} of {m} levels the curve lies outside the band: some intervals are too "
-            "narrow and some too wide."
-        )
-    side, meaning = ("below", "too narrow") if below.any() else ("above", "too wide")
-    if outside <= 0.05 * m:
-        return f"At {outside} of {m} levels the curve lies {side} the band, as chance may have it."
-    return f"At {outside} of {m} levels the curve lies {side} the band: intervals are {meaning}."
+    where = f"At {outside} of {m} levels the curve lies outside the band"
+    if judged.spread == "shape":
+        return f"{where}: the stated distributions have the wrong shape."
+    if judged.bias:
+        return f"{where}, since predictions tend to be too {judged.bias}."
+    return f"{where}, as chance may have it."
 
 
-def pit_finding(histogram: PITHistogram, pit: np.ndarray) -> str:
-    """Say what shape the histogram has, where chance alone would rarely give such a shape."""
-    k, n = len(histogram.counts), len(pit)
+def pit_finding(histogram: PITHistogram, judged: Judgement) -> str:
+    """Say how many bars are as they should be, and what the shape says."""
+    if judged.spread == "unknown":
+        return TOO_FEW
+    k = len(histogram.counts)
     outside = int(
         ((histogram.counts < histogram.lower) | (histogram.counts > histogram.upper)).sum()
     )
-    inside = f"{k - outside} of the {k}" if outside else f"All {k}"
-    said = f"{inside} bars end inside the band."
-    low, high = (float(edge) for edge in diagnostics.chance_range(n, 0.5, 0.99))
-    ends, left = float(np.mean(np.abs(pit - 0.5) > 0.25)), float(np.mean(pit < 0.5))
-    shapes = []
-    if not low <= left <= high:
-        shapes.append("predictions tend to be too " + ("high" if left > 0.5 else "low"))
-    if not low <= ends <= high:
-        shapes.append("the stated spread is too " + ("small" if ends > 0.5 else "large"))
+    said = f"{f'{k - outside} of the {k}' if outside else f'All {k}'} bars end inside the band."
+    shapes = [f"predictions tend to be too {judged.bias}"] if judged.bias else []
+    meaning = {
+        "over": "the stated spread is too small",
+        "under": "the stated spread is too large",
+        "shape": "the stated distributions have the wrong shape",
+        "tails": "some values lie too far out for the stated distributions",
+    }
+    shapes += [meaning[judged.spread]] if judged.spread in meaning else []
     if shapes:
-        return f"{said} The shape says that {' and that '.join(shapes)}."
-    _, usual = diagnostics.chance_range(k, 0.05, 0.98)
-    if outside > float(usual) * k:
-        return f"{said} That is fewer than usual: the stated distributions have the wrong shape."
+        return f"{said} That means that {' and that '.join(shapes)}."
     return f"{said} No sign of a wrong shape."
 
 
-def error_finding(groups: ErrorByStd) -> str:
+def error_finding(groups: ErrorByStd, judged: Judgement) -> str:
     """Say whether groups of rows err as much as stated."""
+    if judged.spread == "unknown":
+        return TOO_FEW
     k = len(groups.counts)
-    inside = int(((groups.error >= groups.lower) & (groups.error <= groups.upper)).sum())
+    more, less = int((groups.error > groups.upper).sum()), int((groups.error < groups.lower).sum())
+    chance = ", as chance may have it" if judged.spread == "good" else ""
     if k == 1:
-        word = "agrees" if inside else "does not agree"
-        return f"Taken together, the size of the errors {word} with the stated deviations."
-    if inside == k:
+        word = "more than" if more else "less than" if less else "as much as"
+        return f"Taken together, rows err {word} stated{chance if more or less else ''}."
+    if not more and not less:
         return f"All {k} groups of rows err as much as stated, as far as chance allows."
-    high = int((groups.error > groups.upper).sum())
-    found = (high, "more"), (k - inside - high, "less")
+    found = (more, "more"), (less, "less")
     parts = [f"{count} {'errs' if count == 1 else 'err'} {word}" for count, word in found if count]
-    return f"Of {k} groups of rows, {' and '.join(parts)} than chance explains."
+    return f"Of {k} groups of rows, {' and '.join(parts)} than stated{chance}."

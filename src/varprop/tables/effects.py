@@ -196,6 +196,7 @@ def report_table(
         features=features,
         row_labels=labels,
         scorecard=scored.card,
+        verdict=scored.verdict,
         loss_curve=model.regressor.loss_curve_,
         importance=column_importance(model, scored.rows) if len(scored.y) > 1 else None,
         settings=settings,

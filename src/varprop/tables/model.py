@@ -269,7 +269,8 @@ class TableModel:
         assert rows.y is not None
         y = rows.y[:, 0] if self.regressor._y_ndim == 1 else rows.y
         predictions = self.with_simple(rows, where)
-        card, said = scorecard(y, predictions), verdict(y, predictions)
+        card = scorecard(y, predictions, self.preprocessing.targets)
+        said = verdict(y, predictions)
         return Scored(rows, y, predictions[MODEL], card, said)
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -69,7 +69,8 @@ def predict_table(
     --------
     >>> from varprop.tables import Roles, fit_table
     >>> table = pa.table({"size": np.arange(60) % 7, "price": np.arange(60) % 7 + 0.5})
-    >>> model = fit_table(Source.of_table(table), Roles(("price",)), {"max_iter": 5}).model
+    >>> options = {"max_iter": 5, "objective": "vi"}
+    >>> model = fit_table(Source.of_table(table), Roles(("price",)), options).model
     >>> rows = TableRows(Source.of_table(table.slice(0, 2)), model.preprocessing, targets=False)
     >>> next(predict_table(model, rows)).schema.names
     ['mean', 'std', 'model_std', 'noise_std', 'lower', 'upper']

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from varprop.data.source import gather
-from varprop.estimators.regressor import FAWNRegressor
 from varprop.predictive.scorecard import LinearModel
 from varprop.tables.columns import join_rows
 from varprop.tables.model import Scored, TableModel, TableRows
-from varprop.tables.source import Source, TableError
+from varprop.tables.source import Source
 from varprop.tables.survey import Roles, Survey, survey
+from varprop.tables.text import TableError
 
 #: Scores of fewer rows than this say nothing.
 MIN_HOLDOUT = 10
@@ -131,6 +131,9 @@ def fit_table(
 def _fit(
     table: Survey, chosen: np.ndarray, options: Mapping[str, Any], *, seed: int, progress: bool
 ) -> TableModel:
+    # Imported late: what is wrong with a table is said before JAX is there.
+    from varprop.estimators.regressor import FAWNRegressor
+
     rows = TableRows(table.table, table.learn(chosen), chosen, holes=table.holes)
     # Members and restarts on all cores: the machine is the caller's while it runs.
     regressor = FAWNRegressor(**options, random_state=seed, verbose=progress, n_jobs=-1)

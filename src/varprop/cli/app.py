@@ -7,7 +7,6 @@ import io
 import os
 import pathlib
 import signal
-import socket
 import sys
 import threading
 from typing import Annotated, Any
@@ -82,18 +81,18 @@ def _end_by_signals() -> None:
     """
     kinds = [kind for name in ("SIGTERM", "SIGHUP") if (kind := getattr(signal, name, None))]
     kinds = [kind for kind in kinds if signal.getsignal(kind) == signal.SIG_DFL]  # not nohup's
-    reader, writer = socket.socketpair()
-    writer.setblocking(False)
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
 
     def wait() -> None:
-        while number := reader.recv(1):
+        while number := os.read(reader, 1):
             if number[0] in kinds:
                 clean_up()
                 name = signal.Signals(number[0]).name
                 os.write(2, f"varprop: ended by {name}.\n".encode())
                 os._exit(128 + number[0])
 
-    signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     for kind in kinds:
         signal.signal(kind, lambda number, frame: None)
     threading.Thread(target=wait, daemon=True, name="signals").start()

@@ -23,7 +23,7 @@ from varprop.tables.numbers import (
 from varprop.tables.text import MISSING, Dialect, TableError
 
 _TRUE, _FALSE = ("true", "1"), ("false", "0")
-_DAY_OR_TIME = r"^\d{4}-\d{1,2}-\d{1,2}|^\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?$"
+_DAY_OR_TIME = r"^\d{4}-\d{2}-\d{2}|^\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?$"
 
 
 @dataclasses.dataclass(frozen=True)

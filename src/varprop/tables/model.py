@@ -33,6 +33,9 @@ from varprop.tables.text import TableError
 if TYPE_CHECKING:  # JAX comes with it, and what is wrong with a table is said before
     from varprop.estimators.regressor import FAWNRegressor
 
+#: Standard deviations beyond which an input, and not the model, is to blame for a failure.
+FAR = 1e6
+
 
 class TableRows(AbstractSource):
     """Rows of a table as a model takes them, encoded whenever a block is read.
@@ -243,16 +246,18 @@ class TableModel:
         """Return the predictive distribution of encoded rows; `where` says where one stands."""
         try:
             found = self.regressor.predict_dist(rows.X, rows.X_std)
+            finite = np.isfinite(found.mean) & np.isfinite(found.std)
         except ValueError as error:
             scaling = self.regressor.scaling_
             distance = np.abs(rows.X - scaling.x_shift) / scaling.x_scale
             row, feature = divmod(int(distance.argmax()), distance.shape[1])
-            raise TableError(
-                f"column {self.preprocessing.feature_names[feature]!r} in "
-                f"{where(int(rows.numbers[row]))} lies {distance.max():.0e} standard deviations "
-                "from the training data, too far to predict: correct it."
-            ) from error
-        finite = np.isfinite(found.mean) & np.isfinite(found.std)
+            if distance.max() > FAR:
+                raise TableError(
+                    f"column {self.preprocessing.feature_names[feature]!r} in "
+                    f"{where(int(rows.numbers[row]))} lies {distance.max():.0e} standard "
+                    "deviations from the training data, too far to predict: correct it."
+                ) from error
+            finite = np.zeros(len(rows.X), bool)
         if not finite.all():
             row = int(np.argmin(finite.reshape(len(rows.X), -1).all(axis=1)))
             raise TableError(

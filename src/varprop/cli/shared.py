@@ -209,7 +209,6 @@ def print_table(
     terminal is too narrow for that every cell gets a line of its own.
     """
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -227,11 +226,7 @@ def print_table(
         )
     for row in rows:
         table.add_row(*(Text(_one_line(cell)) for cell in row))
-    console = Console(highlight=False)
-    needed = console.measure(table, options=console.options.update(width=10**6)).maximum
-    if needed <= console.width or not console.is_terminal:
-        wide = max(needed, len(title), len(caption or ""), 80)
-        (console if console.is_terminal else Console(highlight=False, width=wide)).print(table)
+    if show(table, at_least=max(len(title), len(caption or ""))):
         return
     say(_one_line(title))
     for first, *cells in rows:
@@ -240,6 +235,37 @@ def print_table(
             say(f"    {_one_line(' '.join(name.split()))}: {_one_line(cell)}")
     if caption is not None:
         say(_one_line(caption))
+
+
+def show(table: Any, *, at_least: int = 0, anyway: bool = False) -> bool:
+    """Print a Rich table without cutting a word of it, if there is room.
+
+    Parameters
+    ----------
+    table
+        Whose cells may be folded between words, unless they forbid it.
+    at_least
+        Width of a line outside a terminal, where it may have any.
+    anyway
+        Whether to print it on a terminal that is too narrow, which breaks the lines then.
+
+    Returns
+    -------
+    bool
+        Whether it was printed.
+    """
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    needed = console.measure(table, options=console.options.update(width=10**6))
+    if not console.is_terminal:
+        console.width = max(needed.maximum, at_least, 80)
+    elif needed.minimum > console.width:
+        if not anyway:
+            return False
+        console.width = needed.minimum
+    console.print(table, soft_wrap=True)
+    return True
 
 
 def print_scorecard(card: Mapping[str, Mapping[str, float]], title: str, verdict: str) -> None:

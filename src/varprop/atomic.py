@@ -21,11 +21,13 @@ _TEMPORARY: set[pathlib.Path] = set()
 _LOCK = threading.Lock()
 
 
-def clean_up() -> None:
-    """Take away all that is temporary, for a process that ends now: no more can be made."""
+def clean_up(*, ending: bool = False) -> None:
+    """Take away all that is temporary; if the process is ending no more can be made after it."""
     _LOCK.acquire()
     for path in list(_TEMPORARY):
         _remove(path)
+    if not ending:
+        _LOCK.release()
 
 
 def _remove(path: pathlib.Path) -> None:

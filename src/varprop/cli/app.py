@@ -87,7 +87,7 @@ def _end_by_signals() -> None:
     def wait() -> None:
         while number := os.read(reader, 1):
             if number[0] in kinds:
-                clean_up()
+                clean_up(ending=True)
                 name = signal.Signals(number[0]).name
                 os.write(2, f"varprop: ended by {name}.\n".encode())
                 os._exit(128 + number[0])
@@ -115,7 +115,7 @@ def main() -> None:
         if error.code != interrupted:
             raise
         code = interrupted
-    clean_up()
+    clean_up(ending=True)
     # Interrupted in the middle of a compilation, JAX may crash when Python takes itself apart.
     sys.stdout.flush()
     sys.stderr.flush()

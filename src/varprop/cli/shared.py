@@ -16,6 +16,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from varprop.atomic import clean_up
 from varprop.errors import InputError, printable
 
 # What to do with missing values; what training minimizes; and what is observed, given the network's
@@ -96,13 +97,16 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
                 raise
             where = f" {error.filename}" if error.filename else ""
             _stop(f"cannot read or write{where}: {error.strerror}.", code=ExitCode.CANNOT_WRITE)
+        finally:
+            clean_up()  # an error's own frames would keep the copy of standard input
 
     return wrapped
 
 
 def _stop(*sentences: str, code: ExitCode) -> NoReturn:
     for sentence in sentences:
-        typer.echo(f"varprop: {_one_line(sentence)}", err=True)
+        end = "" if sentence.endswith((".", "?")) else "."
+        typer.echo(f"varprop: {_one_line(sentence)}{end}", err=True)
     raise typer.Exit(int(code)) from None
 
 

@@ -94,7 +94,7 @@ class Dialect:
             return f"--thousands and --decimal are both {self.decimal!r}: they must differ."
         try:
             if self.encoding is not None:
-                "a".encode(self.encoding).decode(self.encoding)
+                "a".encode(self.encoding).decode(self.encoding, "replace")
         except (LookupError, UnicodeError, ValueError):
             return f"--encoding {self.encoding!r} is no encoding that Python knows."
         return ""

@@ -57,12 +57,14 @@ TABLES = {
     "ragged": (with_line(5, "1,2"), "line 5 of data.csv has 2 cells, but the header names 3"),
     "ragged long": (with_line(5, "1,2,3,4"), "line 5 of data.csv has 4 cells"),
     "wrong delimiter": (GOOD.replace(",", " "), "only one column, 'a b y': say with --delimiter"),
-    "decimal comma": (GOOD.replace(",", ";").replace(".", ","), "use --decimal ','"),
     "duplicate names": (GOOD.replace("a,b,y", "a,a,y"), "more than one column named 'a'"),
     "no header": ("\n".join(ROWS) + "\n", "first line of data.csv holds only numbers"),
-    "latin-1": (with_line(4, "1,2,3é").encode("latin-1"), r"not UTF-8 text (line 4): save it"),
-    "latin-1 name": (GOOD.replace("a,", "é,").encode("latin-1"), "not UTF-8 text (line 1)"),
-    "utf-16": (GOOD.encode("utf-16"), "is UTF-16 text: save it as UTF-8"),
+    "no text": (
+        with_line(4, "1,2,3é").encode() + b"\x81",
+        "neither UTF-8 nor cp1252 text (line 42)",
+    ),
+    "a NUL": (with_line(4, "1,2,3\0"), "neither UTF-8 nor cp1252 text (line 4)"),
+    "damaged utf-16": (GOOD.encode("utf-16")[:-1], "damaged UTF-16 text (line "),
     "workbook": (b"PK\x03\x04" + bytes(90), "looks like an Excel workbook: save the sheet as CSV"),
     "binary": (b"\x7fELF\x02\x01\x01\0" + bytes(90), "is no CSV, TSV, Parquet or Feather file"),
     "damaged gzip": (gzip.compress(GOOD.encode())[:-20], "damaged gzip file"),
@@ -119,7 +121,7 @@ def test_files_that_are_not_there_or_not_tables(place, tmp_path):
 @pytest.mark.usefixtures("no_training")
 def test_wrong_options(place, tmp_path):
     table = place / "full.csv"
-    fit = ("fit", table, "-t", "price", "-o", tmp_path / "m.safetensors")
+    fit = ("fit", table, "-t", "price", "--id", "id", "-o", tmp_path / "m.safetensors")
     assert "--joint needs more" in sentence(*fit, "--joint", code=USAGE)
     assert "--hidden must be" in sentence(*fit, "--hidden", "many", code=USAGE)
     assert "--hidden must be" in sentence(*fit, "--hidden", "0", code=USAGE)

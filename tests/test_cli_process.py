@@ -69,7 +69,7 @@ def test_ctrl_c_during_training(tmp_path, environment):
     folder = tmp_path / "work"
     folder.mkdir()
     table = houses(200, holes=False)
-    (folder / "houses.csv").write_text(table.replace("\nh", "\n"))  # ids that look like numbers
+    (folder / "houses.csv").write_text(table.replace("\nh", "\n1"))  # ids that look like numbers
     command = [*VARPROP, "fit", "houses.csv", "-t", "price", "--members", "200"]
     process = subprocess.Popen(
         command,

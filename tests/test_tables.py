@@ -160,7 +160,7 @@ def test_kinds_of_columns():
         (pa.array(range(12), pa.timestamp("s")), "column 'x' holds dates or times: .*--drop x"),
         (pa.array(range(12), pa.date32()), "holds dates"),
         ([f"text {i}" for i in range(12)], "12 different values in 12 rows: .*--category x"),
-        ([f"{i},5" for i in range(12)], "decimal comma: use --decimal ','"),
+        ([f"{i},5" for i in range(12)], "numbers stored as text"),
         ([f"{i}.5" for i in range(12)], "numbers stored as text"),
         ([*map(str, range(11)), "oops"], "'oops' in row 12 of data.csv among numbers"),
         ([[i] for i in range(12)], "holds the type list"),

@@ -1,4 +1,7 @@
-"""Files written whole or not at all: the one way in which this library writes."""
+"""Files written whole or not at all: the one way in which this library writes.
+
+What is temporary is known here, so that a process that has to end at once can take it away.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,52 @@ import contextlib
 import os
 import pathlib
 import secrets
+import shutil
+import tempfile
+import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
+
+_TEMPORARY: set[pathlib.Path] = set()
+# Held while something temporary comes into being, and from clean_up on for ever.
+_LOCK = threading.Lock()
+
+
+def clean_up(*, ending: bool = False) -> None:
+    """Take away all that is temporary; if the process is ending no more can be made after it."""
+    _LOCK.acquire()
+    for path in list(_TEMPORARY):
+        _remove(path)
+    if not ending:
+        _LOCK.release()
+
+
+def _remove(path: pathlib.Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+    _TEMPORARY.discard(path)
+
+
+def temporary_folder(owner: object) -> pathlib.Path:
+    """Make a folder that goes away with its owner, or with the process.
+
+    Examples
+    --------
+    >>> class Owner: ...
+    >>> owner = Owner()
+    >>> folder = temporary_folder(owner)
+    >>> del owner
+    >>> folder.exists()
+    False
+    """
+    with _LOCK:
+        path = pathlib.Path(tempfile.mkdtemp(prefix="varprop-"))
+        _TEMPORARY.add(path)
+    weakref.finalize(owner, _remove, path)
+    return path
 
 
 @contextlib.contextmanager
@@ -43,7 +90,10 @@ def replacing(path: str | os.PathLike[str], *, temporary: str | None = None) -> 
         raise FileNotFoundError(f"the folder {path.parent} does not exist: nothing was written.")
     beside = path.with_name(temporary or f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        with open(beside, "wb") as file:
+        with _LOCK:
+            _TEMPORARY.add(beside)
+            file = open(beside, "wb")  # noqa: SIM115
+        with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -51,6 +101,8 @@ def replacing(path: str | os.PathLike[str], *, temporary: str | None = None) -> 
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+    finally:
+        _TEMPORARY.discard(beside)
     if hasattr(os, "O_DIRECTORY"):  # where folders can be opened, a rename survives a power cut
         descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import _thread
+import io
 import os
 import pathlib
+import signal
 import sys
 import threading
 from typing import Annotated, Any
@@ -12,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from varprop import __version__
+from varprop.atomic import clean_up
 from varprop.cli import data
 from varprop.cli.bench import bench
 from varprop.cli.demo import demo
@@ -71,9 +74,37 @@ def _keep_compiled() -> None:
             os.environ.setdefault(name, value)
 
 
+def _end_by_signals() -> None:
+    """Take temporary files away when a signal ends the process, even while JAX compiles.
+
+    A thread waits for them: Python's own handlers wait until the main thread is back in Python.
+    """
+    kinds = [kind for name in ("SIGTERM", "SIGHUP") if (kind := getattr(signal, name, None))]
+    kinds = [kind for kind in kinds if signal.getsignal(kind) == signal.SIG_DFL]  # not nohup's
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+
+    def wait() -> None:
+        while number := os.read(reader, 1):
+            if number[0] in kinds:
+                clean_up(ending=True)
+                name = signal.Signals(number[0]).name
+                os.write(2, f"varprop: ended by {name}.\n".encode())
+                os._exit(128 + number[0])
+
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    for kind in kinds:
+        signal.signal(kind, lambda number, frame: None)
+    threading.Thread(target=wait, daemon=True, name="signals").start()
+
+
 def main() -> None:
     """Run the command line."""
     _keep_compiled()
+    _end_by_signals()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what a terminal cannot show is escaped
+            stream.reconfigure(errors="backslashreplace")
     sys.unraisablehook = _keep_interrupts
     interrupted = int(ExitCode.INTERRUPTED)
     try:
@@ -84,6 +115,7 @@ def main() -> None:
         if error.code != interrupted:
             raise
         code = interrupted
+    clean_up(ending=True)
     # Interrupted in the middle of a compilation, JAX may crash when Python takes itself apart.
     sys.stdout.flush()
     sys.stderr.flush()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from varprop.cli.bench import DataDirOption
-from varprop.cli.shared import JsonOption, QuietOption, UserError, command, print_json, say
+from varprop.cli.shared import JsonOption, QuietOption, UserError, command, print_json, say, show
 
 if TYPE_CHECKING:
     from varprop.bench.registry import Dataset
@@ -59,7 +59,6 @@ def list_(
 
 
 def _show(found: list[dict]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(title="Data sets of the paper", show_lines=False)
@@ -70,7 +69,7 @@ def _show(found: list[dict]) -> None:
         here = "no" if source is None else "damaged" if source.startswith("damaged") else "yes"
         sizes = (f"{entry['rows']:,}", str(entry["inputs"]), str(len(entry["targets"])))
         table.add_row(entry["name"], *sizes, entry["task"], here)
-    Console().print(table)
+    show(table, anyway=True)
     say("Licence, citation, home and place of each: varprop data list --json")
 
 

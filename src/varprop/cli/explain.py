@@ -6,19 +6,22 @@ from typing import Annotated, Any
 
 import typer
 
-from varprop.cli import shared
+from varprop.cli import opening, shared
 
 
 @shared.command
 def explain(
-    model: shared.ModelArgument,
-    table: shared.TableArgument,
+    model: opening.ModelArgument,
+    table: opening.TableArgument,
     top: Annotated[
         int, typer.Option("--top", help="Inputs shown for each row; 0 shows all.", min=0)
     ] = 10,
-    unseen: shared.UnseenOption = shared.Unseen.error,
-    delimiter: shared.DelimiterOption = None,
-    decimal: shared.DecimalOption = ".",
+    unseen: opening.UnseenOption = opening.Unseen.error,
+    delimiter: opening.DelimiterOption = None,
+    decimal: opening.DecimalOption = None,
+    thousands: opening.ThousandsOption = None,
+    encoding: opening.EncodingOption = None,
+    na: opening.NaOption = None,
     json: shared.JsonOption = False,
     quiet: shared.QuietOption = False,
 ) -> None:
@@ -27,8 +30,8 @@ def explain(
     Typical is the training data's mean, or its most frequent category. Inputs act together, so
     that the changes need not add up to the difference from the typical row.
     """
-    fitted = shared.load_model(model)
-    source = shared.open_table(table, delimiter, decimal)
+    dialect = opening.told(delimiter, decimal, thousands, encoding, na)
+    fitted, source = opening.open_both(model, table, dialect)
 
     from varprop.tables import explain_table
 

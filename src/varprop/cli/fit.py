@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from varprop.cli import shared
+from varprop.cli import opening, shared
 
 
 @shared.command
 def fit(
-    tables: shared.TablesArgument,
+    tables: opening.TablesArgument,
     target: Annotated[
         list[str], typer.Option("--target", "-t", help="Column to predict; may be repeated.")
     ],
@@ -29,6 +29,10 @@ def fit(
     category: Annotated[
         list[str] | None,
         typer.Option("--category", help="Column of codes, to be taken as categories."),
+    ] = None,
+    number: Annotated[
+        list[str] | None,
+        typer.Option("--number", help="Column of numbers, although it has zeros in front."),
     ] = None,
     missing: Annotated[
         shared.Missing,
@@ -69,8 +73,11 @@ def fit(
         bool, typer.Option("--joint", help="Model the covariance between several targets.")
     ] = False,
     report: shared.ReportOption = None,
-    delimiter: shared.DelimiterOption = None,
-    decimal: shared.DecimalOption = ".",
+    delimiter: opening.DelimiterOption = None,
+    decimal: opening.DecimalOption = None,
+    thousands: opening.ThousandsOption = None,
+    encoding: opening.EncodingOption = None,
+    na: opening.NaOption = None,
     seed: shared.SeedOption = 0,
     json: shared.JsonOption = False,
     quiet: shared.QuietOption = False,
@@ -92,15 +99,16 @@ def fit(
         raise shared.wrong_usage(
             f"--hidden must be whole numbers such as 50 or 100,50, but is {hidden!r}."
         )
+    dialect = opening.told(delimiter, decimal, thousands, encoding, na)
     shared.check_output(output, *tables)
     if report is not None:
-        shared.check_output(report, *tables, output)
+        shared.check_output(report, *tables, other=output)
         if holdout == 0:
             raise shared.wrong_usage("--report needs held-out rows, but --holdout is 0.")
-    source = shared.open_table(tables, delimiter, decimal)
+    source = opening.open_table(tables, dialect)
 
-    from varprop.tables import Roles, fit_table, report_table
-    from varprop.tables.columns import READ_AS
+    from varprop.tables import Roles, fit_table
+    from varprop.tables.kinds import READ_AS
 
     options = {
         "hidden_layer_sizes": sizes,
@@ -118,6 +126,7 @@ def fit(
             ids=tuple(id_ or ()),
             dropped=tuple(drop or ()),
             categories=tuple(category or ()),
+            numbers=tuple(number or ()),
             missing=missing.value,
         ),
         options,
@@ -133,6 +142,8 @@ def fit(
         shared.note(["there is no report, since no rows were held out."], quiet=quiet)
         report = None
     if report is not None and held is not None:
+        from varprop.tables import report_table
+
         settings = {"table": source.label, "seed": seed, "missing": missing.value, **options}
         report_table(report, f"{source.label}: {', '.join(target)}", model, held, settings)
     n_held = 0 if held is None else len(held.y)
@@ -161,10 +172,10 @@ def fit(
             held.card, f"{', '.join(target)}: {n_held} held-out rows", held.verdict
         )
     which = "all" if refit or held is None else "the other"
-    typer.echo(
+    shared.say(
         f"Saved {output}: fitted on {which} {fitted.n_train} rows in {fitted.seconds:.1f} s."
     )
     if held is not None and not refit:
-        typer.echo("(--refit fits once more, on all rows.)")
+        shared.say("(--refit fits once more, on all rows.)")
     if report is not None:
-        typer.echo(f"Report: {report}")
+        shared.say(f"Report: {report}")

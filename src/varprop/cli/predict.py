@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
-from varprop.cli import shared
+from varprop.cli import opening, shared
 
 
 @shared.command
 def predict(
-    model: shared.ModelArgument,
-    table: shared.TableArgument,
+    model: opening.ModelArgument,
+    table: opening.TableArgument,
     output: Annotated[
         str,
         typer.Option(
@@ -28,9 +28,12 @@ def predict(
     quantiles: Annotated[
         str | None, typer.Option("--quantiles", help="More columns, such as 0.1,0.5,0.9.")
     ] = None,
-    unseen: shared.UnseenOption = shared.Unseen.error,
-    delimiter: shared.DelimiterOption = None,
-    decimal: shared.DecimalOption = ".",
+    unseen: opening.UnseenOption = opening.Unseen.error,
+    delimiter: opening.DelimiterOption = None,
+    decimal: opening.DecimalOption = None,
+    thousands: opening.ThousandsOption = None,
+    encoding: opening.EncodingOption = None,
+    na: opening.NaOption = None,
     json: shared.JsonOption = False,
     quiet: shared.QuietOption = False,
 ) -> None:
@@ -55,29 +58,30 @@ def predict(
             "--quantiles must be different numbers between 0 and 1, such as 0.1,0.5,0.9, but is "
             f"{quantiles!r}."
         )
+    dialect = opening.told(delimiter, decimal, thousands, encoding, na)
     if output != "-":
         shared.check_output(output, table, model)
-    fitted = shared.load_model(model)
-    source = shared.open_table(table, delimiter, decimal)
 
     from varprop.tables.model import TableRows
     from varprop.tables.prediction import output_format, predict_table, write_table
 
     output_format(output)  # a name that says none is found before the work and not after it
+    fitted, source = opening.open_both(model, table, dialect)
     rows = TableRows(source, fitted.preprocessing, unseen=unseen.value, targets=False)
     batches = predict_table(fitted, rows, interval=interval, quantiles=alphas)
     result: dict[str, Any]
+    more: list[str] = []
     if json and output == "-":
         import pyarrow as pa
 
         whole = pa.Table.from_batches(batches)
         result = {"rows": whole.num_rows, "predictions": whole.to_pydict()}
     else:
-        names = write_table(output, batches).names
+        names = write_table(output, batches, on_note=more.append).names
         result = {"output": output, "rows": rows.n_rows_read, "columns": names}
-    notes = rows.notes()
+    notes = rows.notes() + more
     if json:
         shared.print_json({**result, "notes": notes})
     shared.note(notes, quiet=quiet)
     if output != "-" and not json and not quiet:
-        typer.echo(f"Wrote {rows.n_rows_read} rows to {output}.", err=True)
+        shared.say(f"Wrote {rows.n_rows_read} rows to {output}.", err=True)

@@ -11,7 +11,7 @@ import typer
 
 from varprop import __version__
 from varprop.cli.bench import DataDirOption, StoreOption
-from varprop.cli.shared import JsonOption, UserError, command, print_json
+from varprop.cli.shared import JsonOption, UserError, command, print_json, show
 
 
 class Format(enum.StrEnum):
@@ -66,7 +66,10 @@ def report(
 
         console = Console()
         for which, lines in found.items():
-            console.print(terminal(which, lines, width=console.width))
+            show(
+                terminal(which, lines, width=console.width if console.is_terminal else 120),
+                anyway=True,
+            )
     elif form is Format.markdown:
         typer.echo("\n".join(markdown(which, lines) for which, lines in found.items()))
     else:

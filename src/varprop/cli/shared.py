@@ -6,25 +6,22 @@ import contextlib
 import enum
 import errno
 import functools
+import glob
 import json
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Annotated, Any, NoReturn
 
 import typer
 
-from varprop.errors import InputError
+from varprop.atomic import clean_up
+from varprop.errors import InputError, printable
 
-if TYPE_CHECKING:
-    from varprop.tables.model import TableModel
-    from varprop.tables.source import Source
-
-# What to do with missing values, and with categories that the training data did not have; what
-# training minimizes; and what is observed, given the network's output.
+# What to do with missing values; what training minimizes; and what is observed, given the network's
+# output.
 Missing = enum.StrEnum("Missing", ["error", "drop", "impute"])
-Unseen = enum.StrEnum("Unseen", ["error", "average"])
 Objective = enum.StrEnum("Objective", ["ropd", "vi"])
 Likelihood = enum.StrEnum("Likelihood", ["gaussian", "heteroscedastic"])
 
@@ -35,39 +32,6 @@ QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and --json's object).")
 ]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of all randomness.", min=0)]
-TableArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="TABLE",
-        help="CSV, TSV, Parquet or Feather, gzip'd or not, or a folder of Parquet files; - for "
-        "standard input.",
-    ),
-]
-TablesArgument = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="TABLE...",
-        help="CSV, TSV, Parquet or Feather, gzip'd or not; - for standard input. Several Parquet "
-        "files, or a folder of them, are read in parts: they may be larger than memory.",
-    ),
-]
-ModelArgument = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A model file that `varprop fit` wrote.")
-]
-DelimiterOption = Annotated[
-    str | None,
-    typer.Option("--delimiter", help="Between cells of a text table; found out unless given."),
-]
-DecimalOption = Annotated[
-    str, typer.Option("--decimal", help="The decimal point of a text table's numbers.")
-]
-UnseenOption = Annotated[
-    Unseen,
-    typer.Option(
-        "--unseen",
-        help="A category the training data did not have is an error, or counts as unknown.",
-    ),
-]
 ReportOption = Annotated[
     str | None, typer.Option("--report", metavar="FILE", help="Write an HTML report here.")
 ]
@@ -83,7 +47,10 @@ class ExitCode(enum.IntEnum):
     INTERRUPTED = 130
 
 
-EPILOG = "Exit codes: 0 done, 1 a bug, 2 wrong usage, 3 bad input, 4 cannot write, 130 interrupted."
+EPILOG = (
+    "Exit codes: 0 done, 1 a bug, 2 wrong usage, 3 bad input, 4 cannot write, 130 interrupted, 129 "
+    "and 143 ended by a signal."
+)
 
 
 class UserError(InputError):
@@ -117,9 +84,10 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             function(*args, **kwargs)
             sys.stdout.flush()
         except InputError as error:
-            _stop(str(error), getattr(error, "code", ExitCode.BAD_INPUT))
+            sentences = getattr(error, "problems", (str(error),))
+            _stop(*sentences, code=getattr(error, "code", ExitCode.BAD_INPUT))
         except KeyboardInterrupt:
-            _stop("interrupted.", ExitCode.INTERRUPTED)
+            _stop("interrupted.", code=ExitCode.INTERRUPTED)
         except BrokenPipeError:
             # Whoever read our output (`| head`) has gone; Python would complain at exit as well.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -128,64 +96,37 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
                 raise
             where = f" {error.filename}" if error.filename else ""
-            _stop(f"cannot read or write{where}: {error.strerror}.", ExitCode.CANNOT_WRITE)
+            _stop(f"cannot read or write{where}: {error.strerror}.", code=ExitCode.CANNOT_WRITE)
+        finally:
+            clean_up()  # an error's own frames would keep the copy of standard input
 
     return wrapped
 
 
-def _stop(sentence: str, code: ExitCode) -> NoReturn:
-    typer.echo(f"varprop: {sentence}", err=True)
+def _stop(*sentences: str, code: ExitCode) -> NoReturn:
+    for sentence in sentences:
+        end = "" if sentence.endswith((".", "?")) else "."
+        typer.echo(f"varprop: {_one_line(sentence)}{end}", err=True)
     raise typer.Exit(int(code)) from None
 
 
-def open_table(where: str | list[str], delimiter: str | None, decimal: str) -> Source:
-    """Open a table, its options checked."""
-    from varprop.tables.source import open_source
-
-    if delimiter is not None:
-        delimiter = {"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter)
-        if len(delimiter) != 1:
-            raise wrong_usage(f"--delimiter must be one character (or tab), but is {delimiter!r}.")
-    if len(decimal) != 1:
-        raise wrong_usage(f"--decimal must be one character, but is {decimal!r}.")
-    source = open_source(where, delimiter=delimiter, decimal=decimal)
-    if source.format != "delimited" and (delimiter is not None or decimal != "."):
-        raise wrong_usage(f"--delimiter and --decimal are for text, but {source.label} is not.")
-    return source
+def _one_line(text: str) -> str:
+    """Return text that a terminal shows on one line, whatever came in from files."""
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def load_model(path: str) -> TableModel:
-    """Read a model file."""
-    if path == "-":
-        raise UserError("a model file cannot come from standard input: give its path.")
-    if not os.path.exists(path):
-        raise UserError(f"there is no file {path}: check the path.")
-    if os.path.isdir(path):
-        raise UserError(f"{path} is a folder: give a model file.")
-    from varprop.files.container import ModelFileError
-    from varprop.tables.model import TableModel
+def check_output(path: str, *inputs: str, other: str | None = None) -> None:
+    """Fail before the work and not after it if a file cannot be written.
 
-    try:
-        return TableModel.load(path)
-    except ModelFileError as error:
-        if not _looks_like_table(path):
-            raise
-        raise UserError(
-            f"{os.path.basename(path)} is a table, not a model file: the model comes first, then "
-            "the table.",
-        ) from error
-
-
-def _looks_like_table(path: str) -> bool:
-    with open(path, "rb") as file:
-        start = file.read(512)
-    if start[:4] == b"PAR1" or start[:6] == b"ARROW1" or start[:2] == b"\x1f\x8b":
-        return True
-    return bool(start) and b"\0" not in start
-
-
-def check_output(path: str, *inputs: str) -> None:
-    """Fail before the work and not after it if a file cannot be written."""
+    Parameters
+    ----------
+    path
+        To be written.
+    inputs
+        Files, folders and patterns that are read.
+    other
+        Another file to be written.
+    """
     target = pathlib.Path(path)
     if target.is_dir():
         raise UserError(f"{path} is a folder: give a file name.", ExitCode.CANNOT_WRITE)
@@ -195,18 +136,39 @@ def check_output(path: str, *inputs: str) -> None:
             f"there is no folder {folder} to write {target.name} to: make it first.",
             ExitCode.CANNOT_WRITE,
         )
-    if not os.access(folder, os.W_OK) or (target.exists() and not os.access(target, os.W_OK)):
+    # A link is written through, so that it is its target's folder that counts.
+    real = pathlib.Path(os.path.realpath(target))
+    if not real.parent.is_dir():
+        raise UserError(f"{path} is a link to nowhere: mend it.", ExitCode.CANNOT_WRITE)
+    if not os.access(real.parent, os.W_OK) or (target.exists() and not os.access(target, os.W_OK)):
         raise UserError(f"{path} may not be written: choose another place.", ExitCode.CANNOT_WRITE)
-    for other in inputs:
-        with contextlib.suppress(OSError):
-            if target.exists() and os.path.samefile(target, other):
-                raise wrong_usage(f"{path} is also read: choose another name for the output.")
+    if any(_is_same(path, file) for name in inputs for file in _files(name)):
+        raise wrong_usage(f"{path} is also read: choose another name for the output.")
+    if other is not None and _is_same(path, other):
+        raise wrong_usage(f"{path} would be written twice: choose two names.")
 
 
-def say(message: str = "", *, quiet: bool = False) -> None:
-    """Print to standard output, unless the user asked for quiet."""
+def _files(name: str) -> Iterator[str]:
+    """Yield the files that an argument stands for, as far as they are there."""
+    if os.path.isdir(name):
+        yield from glob.iglob(os.path.join(glob.escape(name), "*.parquet"))
+    elif "*" in name and not os.path.exists(name):
+        yield from glob.iglob(name)
+    else:
+        yield name
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Whether two names are one file, through links of both kinds; a device may be named twice."""
+    with contextlib.suppress(OSError):
+        return os.path.samefile(one, other) and os.path.isfile(one)
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def say(message: str = "", *, quiet: bool = False, err: bool = False) -> None:
+    """Print to standard output, or error, unless the user asked for quiet."""
     if not quiet:
-        typer.echo(message)
+        typer.echo(printable(message), err=err)
 
 
 def print_json(result: Any) -> None:
@@ -239,32 +201,75 @@ def note(sentences: Iterable[str], *, quiet: bool) -> None:
     """Print remarks to standard error."""
     if not quiet:
         for sentence in sentences:
-            typer.echo(f"note: {sentence}", err=True)
+            typer.echo(f"note: {_one_line(sentence)}", err=True)
 
 
 def print_table(
     title: str, header: list[str], rows: list[list[str]], *, caption: str | None = None
 ) -> None:
-    """Print a table whose first column is text and whose others are numbers."""
+    """Print a table whose first column is text and whose others are numbers.
+
+    Nothing is ever cut off: outside a terminal lines are as long as they need to be, and where a
+    terminal is too narrow for that every cell gets a line of its own.
+    """
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(
-        title=Text(title),
-        caption=None if caption is None else Text(caption),
+        title=Text(_one_line(title)),
+        caption=None if caption is None else Text(_one_line(caption)),
         title_justify="left",
         caption_justify="left",
         box=SIMPLE_HEAD,
         pad_edge=False,
     )
     for number, name in enumerate(header):
-        first = number == 0
-        table.add_column(Text(name), justify="left" if first else "right", no_wrap=first)
+        table.add_column(
+            Text(printable(name)), justify="left" if number == 0 else "right", no_wrap=True
+        )
     for row in rows:
-        table.add_row(*map(Text, row))
-    Console(highlight=False).print(table)
+        table.add_row(*(Text(_one_line(cell)) for cell in row))
+    if show(table, at_least=max(len(title), len(caption or ""))):
+        return
+    say(_one_line(title))
+    for first, *cells in rows:
+        say(f"  {_one_line(first)}")
+        for name, cell in zip(header[1:], cells, strict=True):
+            say(f"    {_one_line(' '.join(name.split()))}: {_one_line(cell)}")
+    if caption is not None:
+        say(_one_line(caption))
+
+
+def show(table: Any, *, at_least: int = 0, anyway: bool = False) -> bool:
+    """Print a Rich table without cutting a word of it, if there is room.
+
+    Parameters
+    ----------
+    table
+        Whose cells may be folded between words, unless they forbid it.
+    at_least
+        Width of a line outside a terminal, where it may have any.
+    anyway
+        Whether to print it on a terminal that is too narrow, which breaks the lines then.
+
+    Returns
+    -------
+    bool
+        Whether it was printed.
+    """
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    needed = console.measure(table, options=console.options.update(width=10**6))
+    if not console.is_terminal:
+        console.width = max(needed.maximum, at_least, 80)
+    elif needed.minimum > console.width:
+        if not anyway:
+            return False
+        console.width = needed.minimum
+    console.print(table, soft_wrap=True)
+    return True
 
 
 def print_scorecard(card: Mapping[str, Mapping[str, Any]], title: str, verdict: str) -> None:
@@ -279,7 +284,7 @@ def print_scorecard(card: Mapping[str, Mapping[str, Any]], title: str, verdict: 
         ]
         header = ["", *(key.replace("coverage ", "coverage\n") for key in shown)]
         print_table(target or title, header, rows)
-    typer.echo(verdict)
+    say(verdict)
 
 
 def _score(name: str, value: float) -> str:

@@ -41,6 +41,19 @@ class ArraySpec(NamedTuple):
     dtype: np.dtype
 
 
+def looks_like_model(start: bytes) -> bool:
+    """Whether a file with these first bytes, at least nine, is a .safetensors file by its looks.
+
+    Its first eight bytes are the header's length, which may be the mark of any other format.
+
+    Examples
+    --------
+    >>> looks_like_model((300).to_bytes(8, "little") + b'{"a":'), looks_like_model(b"a,b,c,d,e")
+    (True, False)
+    """
+    return 1 < int.from_bytes(start[:8], "little") < 2**32 and start[8:9] == b"{"
+
+
 def write_model_file(
     path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> None:
@@ -105,7 +118,23 @@ def read_model_file(
             raise ModelFileError(f"{path.name}: {error}") from error.__cause__
 
 
-def _read(file: BinaryIO, check: Callable[[dict[str, Any], dict[str, ArraySpec]], None]) -> Any:
+def read_model_header(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read the header alone, which no checksum of the arrays has confirmed.
+
+    Raises
+    ------
+    ModelFileError
+        As `read_model_file` does.
+    """
+    with open(path, "rb") as file:
+        try:
+            return _read_header(file)[1]["model"]
+        except ModelFileError as error:
+            raise ModelFileError(f"{pathlib.Path(path).name}: {error}") from error.__cause__
+
+
+def _read_header(file: BinaryIO) -> tuple[bytes, dict[str, Any], dict[str, Any]]:
+    """Return the bytes of the header, what varprop wrote into it, and the entries of the arrays."""
     size = os.fstat(file.fileno()).st_size
     start = file.read(8)
     length = int.from_bytes(start, "little")
@@ -121,11 +150,15 @@ def _read(file: BinaryIO, check: Callable[[dict[str, Any], dict[str, ArraySpec]]
     content = parse_json(metadata[_ENTRY])
     if set(content) != {"format", "model", "sha256"} or not isinstance(content["model"], dict):
         raise ModelFileError("the header lacks an entry or has one too many.")
-    header = content["model"]
-    _check_format(content["format"], header)
-    table = _array_table(outer, size - 8 - length)
-    check(header, table)
-    data = start + head + file.read(size - 8 - length)
+    _check_format(content["format"], content["model"])
+    return start + head, content, outer
+
+
+def _read(file: BinaryIO, check: Callable[[dict[str, Any], dict[str, ArraySpec]], None]) -> Any:
+    head, content, outer = _read_header(file)
+    header, n_bytes = content["model"], os.fstat(file.fileno()).st_size - len(head)
+    check(header, _array_table(outer, n_bytes))
+    data = head + file.read(n_bytes)
     try:
         arrays = safetensors.numpy.load(data)
     except (safetensors.SafetensorError, ValueError, KeyError) as error:

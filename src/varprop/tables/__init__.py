@@ -14,7 +14,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "fitting": ["Fitted", "fit_table"],
         "model": ["TableModel", "TableRows"],
         "prediction": ["evaluate_table", "predict_table", "write_table"],
-        "source": ["TableError", "open_source"],
-        "survey": ["Roles"],
+        "source": ["open_source"],
+        "roles": ["Roles"],
+        "text": ["Dialect", "TableError"],
     },
 )

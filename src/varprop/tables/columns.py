@@ -10,13 +10,15 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from varprop.tables.source import TableError
+from varprop.tables.kinds import READ_AS, kind_of
+from varprop.tables.levels import find_levels
+from varprop.tables.text import Dialect, TableError
 
 Cells: TypeAlias = pa.Array | pa.ChunkedArray
 
@@ -34,55 +36,6 @@ def count_rows(rows: np.ndarray | int) -> str:
     """
     count = int(np.sum(rows))
     return f"{count} row" if count == 1 else f"{count} rows"
-
-
-class ReadAs(NamedTuple):
-    """How the cells of a column are read: in words, in text files, and in files with types.
-
-    Attributes
-    ----------
-    says
-        What the cells are, in words.
-    text_type
-        What cells of a text file must be.
-    kinds
-        What a column of another file may hold, as `kind_of` says it.
-    """
-
-    says: str
-    text_type: pa.DataType
-    kinds: tuple[str, ...]
-
-
-READ_AS = {
-    "number": ReadAs("numbers", pa.float64(), ("integer", "number", "nothing")),
-    "text": ReadAs("categories", pa.string(), ("text", "integer", "nothing")),
-    "boolean": ReadAs("true or false", pa.bool_(), ("boolean", "nothing")),
-}
-
-
-def kind_of(type_: pa.DataType) -> str:
-    """Return what a column of this type holds, in one word if it can be used.
-
-    Examples
-    --------
-    >>> kind_of(pa.int8()), kind_of(pa.float32()), kind_of(pa.date32())
-    ('integer', 'number', 'dates or times')
-    """
-    types = pa.types
-    if types.is_dictionary(type_):
-        type_ = type_.value_type
-    if types.is_integer(type_):
-        return "integer"
-    if types.is_floating(type_) or types.is_decimal(type_):
-        return "number"
-    if types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_):
-        return "text"
-    if types.is_boolean(type_):
-        return "boolean"
-    if types.is_null(type_):
-        return "nothing"
-    return "dates or times" if types.is_temporal(type_) else f"the type {type_}"
 
 
 def to_floats(cells: Cells, name: str, where: Callable[[int], str]) -> np.ndarray:
@@ -132,6 +85,8 @@ class NumberColumn:
         In the table.
     mean, var
         Over the training rows that have a value.
+    unit
+        The sign that its cells have in a text table, such as "%".
 
     Examples
     --------
@@ -144,6 +99,7 @@ class NumberColumn:
     name: str
     mean: float
     var: float
+    unit: str = ""
 
     values = "number"
 
@@ -174,7 +130,8 @@ class CategoryColumn:
     values
         "text", or "boolean" for true and false.
     levels
-        Values seen in training; None among them is "missing", a level like any other.
+        Values seen in training; None among them is "missing", a level like any other. Cells that
+        differ from one in case or in blanks around them are that level.
     counts
         How often each was seen.
 
@@ -205,7 +162,7 @@ class CategoryColumn:
     def encode(self, cells: Cells, where: Callable[[int], str]) -> tuple[np.ndarray, np.ndarray]:
         """Return inputs of the network, NaN where unknown, and the rows where cells are missing."""
         text, n = to_text(cells), len(self.levels)
-        place = pc.index_in(text, value_set=pa.array(self.levels, pa.string())).fill_null(n)
+        place = find_levels(text, self.levels).fill_null(n)
         one_hot = np.vstack([np.eye(n), np.full(n, np.nan)])
         return one_hot[np.asarray(place)], np.asarray(text.is_null())
 
@@ -292,6 +249,8 @@ class Preprocessing:
         Names of the other columns.
     missing
         "error", "drop" or "impute".
+    text
+        How the table was written, if it was text.
 
     Examples
     --------
@@ -309,6 +268,7 @@ class Preprocessing:
     ids: tuple[str, ...]
     dropped: tuple[str, ...]
     missing: str
+    text: Dialect = dataclasses.field(default_factory=Dialect)
 
     @property
     def feature_names(self) -> list[str]:

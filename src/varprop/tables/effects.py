@@ -15,7 +15,8 @@ from varprop.predictive.distribution import Predictive
 from varprop.predictive.importance import feature_importance
 from varprop.tables.columns import Encoded, NumberColumn, join_rows, to_floats, to_text
 from varprop.tables.model import Scored, TableModel, TableRows
-from varprop.tables.source import Source, TableError
+from varprop.tables.source import Source
+from varprop.tables.text import TableError
 
 #: More rows than anybody reads.
 MAX_ROWS = 1000

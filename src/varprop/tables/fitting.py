@@ -9,15 +9,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from varprop.data.fingerprints import row_hashes
-from varprop.estimators.regressor import FAWNRegressor
-from varprop.estimators.stack import StackedRegressor, default_networks
 from varprop.tables.columns import count_rows, join_rows
 from varprop.tables.model import Scored, TableModel, TableRows
-from varprop.tables.source import Source, TableError
+from varprop.tables.source import Source
 from varprop.tables.survey import Roles, Survey, survey
+from varprop.tables.text import TableError
 
 #: Scores of fewer rows than this say nothing.
 MIN_HOLDOUT = 10
@@ -119,6 +117,9 @@ def fit_table(
     on_notes(tuple(notes))
     held = np.zeros(len(table.keep), bool)
     held[used[np.random.default_rng(seed).permutation(len(used))[:n_held]]] = True
+    # Imported late: what is wrong with a table is said before JAX is there.
+    from varprop.estimators.stack import StackedRegressor
+
     begin = time.perf_counter()
     options = options or {}
     # Folds, members and restarts on all cores: the machine is the caller's while it runs.
@@ -152,7 +153,7 @@ def fit_table(
     return Fitted(fitted, scored, len(used) - n_held, seconds, (*notes, *told))
 
 
-def networks(model: str, options: Mapping[str, Any]) -> list[tuple[str, FAWNRegressor]]:
+def networks(model: str, options: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return the networks of a kind of model, by name.
 
     Examples
@@ -160,6 +161,9 @@ def networks(model: str, options: Mapping[str, Any]) -> list[tuple[str, FAWNRegr
     >>> [name for name, _ in networks("stack", {})], networks("linear", {})
     (['ropd', 'vi'], [])
     """
+    from varprop.estimators.regressor import FAWNRegressor
+    from varprop.estimators.stack import default_networks
+
     if model not in MODELS:
         raise ValueError(f"model must be one of {', '.join(MODELS)}, but is {model!r}.")
     if model == "stack":
@@ -167,10 +171,10 @@ def networks(model: str, options: Mapping[str, Any]) -> list[tuple[str, FAWNRegr
     return [("network", FAWNRegressor(**options))] if model == "network" else []
 
 
-def _fit(
-    table: Survey, chosen: np.ndarray, unfitted: StackedRegressor
-) -> tuple[TableModel, list[str]]:
+def _fit(table: Survey, chosen: np.ndarray, unfitted: Any) -> tuple[TableModel, list[str]]:
     """Fit to some rows; return the model and what is to be said of it."""
+    from sklearn.base import clone
+
     rows = TableRows(table.table, table.learn(chosen), chosen, holes=table.holes)
     regressor = clone(unfitted)
     try:

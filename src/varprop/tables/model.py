@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from varprop.data.source import AbstractSource, Rows
-from varprop.estimators.stack import StackedRegressor
 from varprop.files.container import ModelFileError
-from varprop.files.stack import load_stack, save_stack
 from varprop.predictive.distribution import Predictive
 from varprop.predictive.scorecard import (
     CONSTANT,
@@ -24,21 +21,18 @@ from varprop.predictive.scorecard import (
     scorecard,
     verdict,
 )
-from varprop.tables.columns import (
-    READ_AS,
-    CategoryColumn,
-    Encoded,
-    NumberColumn,
-    Preprocessing,
-    count_rows,
-    kind_of,
-    to_floats,
-)
-from varprop.tables.source import Source, TableError
+from varprop.tables.columns import Encoded, NumberColumn, Preprocessing, count_rows, to_floats
+from varprop.tables.description import from_json, to_json
+from varprop.tables.kinds import READ_AS, kind_of
+from varprop.tables.numbers import Reading
+from varprop.tables.source import Source
+from varprop.tables.text import TableError
 
-#: Version of the JSON that describes a table.
-VERSION = 1
-_KINDS: dict[str, type] = {"number": NumberColumn, "category": CategoryColumn}
+if TYPE_CHECKING:  # JAX comes with it, and what is wrong with a table is said before
+    from varprop.estimators.stack import StackedRegressor
+
+#: Standard deviations beyond which an input, and not the model, is to blame for a failure.
+FAR = 1e6
 
 
 class TableRows(AbstractSource):
@@ -88,6 +82,9 @@ class TableRows(AbstractSource):
         targets: bool = True,
     ):
         pre = preprocessing
+        if table.table is None:  # text is read with the signs that the training table had
+            signs = {c.name: Reading(c.unit) for c in pre.inputs if isinstance(c, NumberColumn)}
+            table = dataclasses.replace(table, readings=signs)
         self.table, self.preprocessing, self._chosen, self._unseen = table, pre, chosen, unseen
         self.features, self.targets = tuple(pre.feature_names), pre.targets
         self.weight_name, self.uncertain = None, holes
@@ -163,7 +160,7 @@ class TableRows(AbstractSource):
 
     def notes(self) -> list[str]:
         """Return sentences the user should see, once all rows are read."""
-        found = []
+        found = list(self.table.notes)
         if self.new_columns:
             names = ", ".join(map(repr, self.new_columns[:10]))
             found.append(f"the model does not know these columns and ignores them: {names}.")
@@ -227,6 +224,7 @@ class TableModel:
     Examples
     --------
     >>> import tempfile
+    >>> from varprop import StackedRegressor
     >>> X = np.linspace(0, 1, 20)[:, None]
     >>> regressor = StackedRegressor([]).fit(X, X[:, 0])
     >>> pre = Preprocessing((NumberColumn("size", 0.5, 0.1),), ("price",), (), (), "error")
@@ -245,16 +243,26 @@ class TableModel:
     def predict_dist(self, rows: Encoded, where: Callable[[int], str]) -> Predictive:
         """Return the predictive distribution of encoded rows; `where` says where one stands."""
         try:
-            return self.regressor.predict_dist(rows.X, rows.X_std, model=self.choice)
+            found = self.regressor.predict_dist(rows.X, rows.X_std, model=self.choice)
+            finite = np.isfinite(found.mean) & np.isfinite(found.std)
         except ValueError as error:
             scaling = self.regressor.scaling_
             distance = np.abs(rows.X - scaling.x_shift) / scaling.x_scale
             row, feature = divmod(int(distance.argmax()), distance.shape[1])
+            if distance.max() > FAR:
+                raise TableError(
+                    f"column {self.preprocessing.feature_names[feature]!r} in "
+                    f"{where(int(rows.numbers[row]))} lies {distance.max():.0e} standard "
+                    "deviations from the training data, too far to predict: correct it."
+                ) from error
+            finite = np.zeros(len(rows.X), bool)
+        if not finite.all():
+            row = int(np.argmin(finite.reshape(len(rows.X), -1).all(axis=1)))
             raise TableError(
-                f"column {self.preprocessing.feature_names[feature]!r} in "
-                f"{where(int(rows.numbers[row]))} lies {distance.max():.0e} standard deviations "
-                "from the training data, too far to predict: correct it."
-            ) from error
+                f"the prediction for {where(int(rows.numbers[row]))} is no finite number: the "
+                "model is damaged or was not fitted well, fit it again."
+            )
+        return found
 
     def with_simple(self, rows: Encoded, where: Callable[[int], str]) -> dict[str, Predictive]:
         """Return this model's prediction and those of the simple models, for a scorecard."""
@@ -275,11 +283,15 @@ class TableModel:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file that holds everything, whole or not at all."""
+        from varprop.files.stack import save_stack
+
         save_stack(self.regressor, path, table=to_json(self.preprocessing))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> TableModel:
         """Read a model, also one that Python saved without a table but with column names."""
+        from varprop.files.stack import load_stack
+
         regressor, content = load_stack(path)
         if content is None:
             return cls(regressor, _from_names(regressor, path))
@@ -290,67 +302,6 @@ class TableModel:
         ):
             raise ModelFileError("the description of the table does not fit the network.")
         return cls(regressor, preprocessing)
-
-
-def to_json(preprocessing: Preprocessing) -> dict[str, Any]:
-    """Return what a model file holds of a table.
-
-    Examples
-    --------
-    >>> pre = Preprocessing((NumberColumn("size", 0.5, 0.1),), ("price",), (), (), "error")
-    >>> from_json(to_json(pre)) == pre
-    True
-    """
-    inputs = []
-    for column in preprocessing.inputs:
-        kind = next(kind for kind, known in _KINDS.items() if isinstance(column, known))
-        fields = {k: list(v) if isinstance(v, tuple) else v for k, v in vars(column).items()}
-        inputs.append({"kind": kind, **fields})
-    roles = {role: list(getattr(preprocessing, role)) for role in ("targets", "ids", "dropped")}
-    return {"version": VERSION, "inputs": inputs, **roles, "missing": preprocessing.missing}
-
-
-def from_json(content: Any) -> Preprocessing:
-    """Read what `to_json` wrote, and trust nothing of it."""
-    if isinstance(content, dict) and content.get("version", VERSION) != VERSION:
-        raise ModelFileError(
-            "the model file describes its table in a way this version does not know: load it "
-            "with the varprop that wrote it."
-        )
-    try:
-        inputs: list[Any] = []
-        for entry in content["inputs"]:
-            fields: dict[str, Any] = {
-                k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()
-            }
-            inputs.append(_KINDS[fields.pop("kind")](**fields))
-        targets, ids, dropped = (tuple(content[role]) for role in ("targets", "ids", "dropped"))
-        found = Preprocessing(tuple(inputs), targets, ids, dropped, content["missing"])
-        sound = to_json(found) == content and _is_sound(found)
-    except (KeyError, TypeError, AttributeError):
-        sound = False
-    if not sound:
-        raise ModelFileError("the model file's description of its table is damaged.")
-    return found
-
-
-def _is_sound(found: Preprocessing) -> bool:
-    """Whether what the JSON holds may stand there; that it has our shape is known."""
-    names = [column.name for column in found.inputs]
-    names += [*found.targets, *found.ids, *found.dropped]
-    sound = all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
-    for column in found.inputs:
-        if isinstance(column, NumberColumn):
-            sound &= type(column.mean) is type(column.var) is float
-            sound &= math.isfinite(column.mean) and 0 <= column.var < math.inf
-        else:
-            levels, counts = column.levels, column.counts
-            sound &= column.values in ("text", "boolean")
-            sound &= all(level is None or isinstance(level, str) for level in levels)
-            sound &= all(type(count) is int and 0 < count < 2**53 for count in counts)
-            sound &= 0 < len(levels) == len(counts) == len(set(levels))
-    missing = found.missing in ("error", "drop", "impute")
-    return sound and missing and bool(found.inputs) and bool(found.targets)
 
 
 def _from_names(regressor: Any, path: str | os.PathLike[str]) -> Preprocessing:

@@ -10,7 +10,7 @@ import io
 import itertools
 import pathlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,12 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from varprop.atomic import replacing
-from varprop.tables.columns import count_rows, join_rows, kind_of
+from varprop.errors import printable
+from varprop.tables.columns import count_rows, join_rows, to_text
+from varprop.tables.kinds import kind_of
 from varprop.tables.model import Scored, TableModel, TableRows
-from varprop.tables.source import Source, TableError
+from varprop.tables.source import Source
+from varprop.tables.text import TableError
 
 _FORMATS = {
     ".csv": "csv",
@@ -57,8 +60,9 @@ def predict_table(
     Yields
     ------
     pyarrow.RecordBatch
-        Ids first, then the results; a row without a prediction has none. The standard deviations
-        of model and noise are there only if the model tells them apart.
+        Ids first, or the number of the row, from 1, where there are none; then the results. A row
+        without a prediction has none. The standard deviations of model and noise are there only if
+        the model tells them apart.
 
     Raises
     ------
@@ -73,7 +77,7 @@ def predict_table(
     >>> model = fit_table(Source.of_table(table), Roles(("price",)), options).model
     >>> rows = TableRows(Source.of_table(table.slice(0, 2)), model.preprocessing, targets=False)
     >>> next(predict_table(model, rows)).schema.names
-    ['mean', 'std', 'model_std', 'noise_std', 'lower', 'upper']
+    ['row', 'mean', 'std', 'model_std', 'noise_std', 'lower', 'upper']
     """
     targets, source, ids = model.preprocessing.targets, rows.table, {}
     for name in model.preprocessing.ids:
@@ -93,7 +97,8 @@ def predict_table(
     clash = sorted(set(names) & set(ids))
     if clash:
         raise TableError(f"the id column {clash[0]!r} has the name of a result: rename it.")
-    schema = pa.schema([*ids.items(), *((name, pa.float64()) for name in names)])
+    keys = ids or {"row": pa.int64()}
+    schema = pa.schema([*keys.items(), *((name, pa.float64()) for name in names)])
     for block in itertools.chain(waiting, blocks):
         complete = block.complete
         values = np.full((len(complete), len(names)), np.nan)
@@ -107,7 +112,7 @@ def predict_table(
             columns += list(np.moveaxis(prediction.quantile(levels), -1, 0))
             stacked = np.stack([c.reshape(-1, len(targets)) for c in columns], axis=2)
             values[complete] = stacked.reshape(len(stacked), -1)
-        arrays = []
+        arrays = [] if ids else [pa.array(block.numbers + 1, pa.int64())]
         for name, kind in ids.items():
             cells = block.cells.column(name)
             try:
@@ -145,8 +150,16 @@ def output_format(path: str) -> tuple[str, bool]:
     return form, compress
 
 
-def write_table(path: str, batches: Iterator[pa.RecordBatch]) -> pa.Schema:
+def write_table(
+    path: str,
+    batches: Iterator[pa.RecordBatch],
+    *,
+    on_note: Callable[[str], None] = lambda note: None,
+) -> pa.Schema:
     """Write a table block by block; a file is written whole or not at all.
+
+    Text that a spreadsheet would run as a formula gets an apostrophe in front in CSV and TSV, and
+    control characters are shown as escapes on a terminal.
 
     Parameters
     ----------
@@ -154,6 +167,8 @@ def write_table(path: str, batches: Iterator[pa.RecordBatch]) -> pa.Schema:
         Its end says the format; ``-`` is CSV on standard output.
     batches
         At least one. The first is made before anything is written, not even a header.
+    on_note
+        Called with a sentence if text was changed.
 
     Returns
     -------
@@ -180,7 +195,13 @@ def write_table(path: str, batches: Iterator[pa.RecordBatch]) -> pa.Schema:
             if compress:
                 file = stack.enter_context(gzip.GzipFile(fileobj=file, mode="wb", mtime=0))
         if form in ("csv", "tsv"):
-            _write_text(file, schema, batches, "\t" if form == "tsv" else ",")
+            terminal = path == "-" and sys.stdout.isatty()
+            changed = _write_text(file, schema, batches, "\t" if form == "tsv" else ",", terminal)
+            if changed:
+                on_note(
+                    f"{changed} cells that a spreadsheet would run as formulas have an apostrophe "
+                    "in front."
+                )
         else:
             open_writer = pq.ParquetWriter if form == "parquet" else pa.ipc.new_file
             with open_writer(file, schema) as writer:
@@ -192,12 +213,25 @@ def write_table(path: str, batches: Iterator[pa.RecordBatch]) -> pa.Schema:
 
 
 def _write_text(
-    file: Any, schema: pa.Schema, batches: Iterator[pa.RecordBatch], delimiter: str
-) -> None:
+    file: Any,
+    schema: pa.Schema,
+    batches: Iterator[pa.RecordBatch],
+    delimiter: str,
+    terminal: bool,
+) -> int:
+    """Write text; return how many cells a spreadsheet would have run."""
+    names, changed = _harmless(pa.array(schema.names, pa.string()), terminal)
     header = io.StringIO()  # ours, since pyarrow would put quotes around every name
-    csv.writer(header, delimiter=delimiter, lineterminator="\n").writerow(schema.names)
+    csv.writer(header, delimiter=delimiter, lineterminator="\n").writerow(names.to_pylist())
     file.write(header.getvalue().encode())
     for batch in batches:
+        columns = []
+        for column in batch.columns:
+            if kind_of(column.type) == "text":
+                column, more = _harmless(to_text(column), terminal)
+                changed += more
+            columns.append(column)
+        batch = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
         # pyarrow's "needed" puts quotes around all text, also where none are needed.
         quote = any(
             pc.any(pc.match_substring_regex(column, f'["\r\n{delimiter}]')).as_py()
@@ -211,6 +245,22 @@ def _write_text(
             quoting_style="needed" if quote else "none",
         )
         pa.csv.write_csv(batch, file, write_options=options)
+    return changed
+
+
+def _harmless(cells: Any, terminal: bool) -> tuple[Any, int]:
+    """Return text that no spreadsheet runs and no terminal obeys, and how much was changed."""
+    runs = pc.and_not(
+        pc.match_substring_regex(cells, r"^[=+\-@\t\r]"),
+        pc.match_substring_regex(cells, r"^[-+]?(?:\d+[.,]?\d*|[.,]\d+)(?:[eE][-+]?\d+)?$"),
+    )
+    changed = int(pc.sum(runs).as_py() or 0)
+    if changed:
+        cells = pc.if_else(runs, pc.binary_join_element_wise("'", cells, ""), cells)
+    if terminal:
+        shown = [None if text is None else printable(text) for text in cells.to_pylist()]
+        cells = pa.array(shown, pa.string())
+    return cells, changed
 
 
 def evaluate_table(
@@ -251,6 +301,17 @@ def evaluate_table(
             f"{source.label} has {count_rows(len(joined.X))} to score: scores need at least two."
         )
     scored, notes = model.score(joined, source.where), rows.notes()
+    for name, scores in scored.card.items():
+        plain = [
+            v
+            for score in scores.values()
+            for v in (score.values() if isinstance(score, dict) else [score])
+        ]
+        if not np.isfinite(plain).all():
+            raise TableError(
+                f"the scores of {name} are no finite numbers: the model file is damaged, or the "
+                "targets are far too large."
+            )
     if n_without:
         notes.append(f"{count_rows(n_without)} without a target left out.")
     return scored, notes

@@ -1,8 +1,7 @@
 """Where a table comes from and how its rows are read: format by content, header, blocks, places.
 
 A format is told by the first bytes and not by the name. Standard input, and compressed Parquet and
-Feather files, go through a temporary file: then everything can be read twice, once for the header
-and once for the rows, and errors can name the line.
+Feather files, go through a temporary file: so that all can be read twice and errors name the line.
 """
 
 from __future__ import annotations
@@ -16,46 +15,31 @@ import pathlib
 import re
 import shutil
 import sys
-import tempfile
-import weakref
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
+from varprop.atomic import temporary_folder
 from varprop.data.parquet import ParquetFiles
-from varprop.errors import InputError
+from varprop.files.container import looks_like_model
+from varprop.tables.infer import as_asked, typed_table
+from varprop.tables.numbers import Look, Reading
+from varprop.tables.text import MISSING, Dialect, TableError, read_header
 
 Format = Literal["delimited", "parquet", "arrow"]
 
-DELIMITERS = (",", "\t", ";", "|")
-#: Read as a missing value, besides what pyarrow reads so ("", "NA", "NaN", "null", ...).
-ALSO_MISSING = ("None", "<NA>", "?")
 BLOCK_ROWS = 65_536
 _BLOCK_BYTES = 4 * 2**20
-_HEADER_BYTES = 4 * 2**20
 _BROKEN_GZIP = (gzip.BadGzipFile, EOFError, zlib.error)
-_NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*|\s*(nan|inf)\s*", re.I)
 
 # What pyarrow's reader of text says when it fails.
 _ROW = re.compile(r"Row #(\d+): ")
 _WIDTH = re.compile(r"Expected (\d+) columns?, got (\d+)")
-_VALUE = re.compile(r"In CSV column #(\d+): .*?conversion error to (\w+): (.*)", re.S)
-_KINDS = {"double": "a number", "bool": "true or false", "string": "text"}
-
-
-class TableError(InputError):
-    """A table cannot be used as asked; the message is one sentence that says what to do.
-
-    Examples
-    --------
-    >>> str(TableError("data.csv is empty."))
-    'data.csv is empty.'
-    """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,12 +54,15 @@ class Source:
         The file; a temporary one for standard input.
     format
         Text with delimiters, Parquet, or Arrow's file format (Feather).
-    names
-        Of the columns, in order.
-    types
-        Of the columns, by name; a text file has none before it is read.
-    compressed, delimiter, decimal
-        Of text: whether it is gzip'd, what stands between cells, and what inside numbers.
+    names, types
+        Of the columns, in order, and by name; a text file has no types before it is read.
+    compressed, dialect, told, skipped
+        Of text: whether it is gzip'd, how it is written as far as is known, what the user said of
+        that, and how many lines stand above the header.
+    readings
+        How each column of text was, or is to be, read, by name.
+    notes
+        What was assumed of text.
     files
         The Parquet file, or files.
     table
@@ -90,8 +77,11 @@ class Source:
     names: tuple[str, ...] = ()
     types: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     compressed: bool = False
-    delimiter: str = ","
-    decimal: str = "."
+    dialect: Dialect = dataclasses.field(default_factory=Dialect)
+    told: Dialect = dataclasses.field(default_factory=Dialect)
+    skipped: int = 0
+    readings: Mapping[str, Reading] = dataclasses.field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     files: ParquetFiles | None = dataclasses.field(default=None, repr=False)
     table: Any = dataclasses.field(default=None, repr=False)
     block_rows: tuple[int, ...] = ()
@@ -107,15 +97,16 @@ class Source:
         """Open the bytes, decompressed."""
         return gzip.open(self.path) if self.compressed else open(self.path, "rb")  # type: ignore[return-value]
 
-    def load(self, *, text: Sequence[str] = ()) -> Source:
+    def load(self, *, text: Sequence[str] = (), numbers: Sequence[str] = ()) -> Source:
         """Return the table ready to be read in blocks of any order.
 
         Parquet files are read by row groups, whatever their size; other formats are held in memory.
 
         Parameters
         ----------
-        text
-            Columns of a text file that are to stay text, whatever they look like.
+        text, numbers
+            Columns of a text file that are to stay text, and that are to be numbers, whatever they
+            look like.
         """
         if self.table is not None:
             return self
@@ -131,10 +122,7 @@ class Source:
             return self
         try:
             if self.format == "delimited":
-                types = {name: pa.string() for name in text if name in self.names}
-                table = pa.csv.read_csv(**self._csv(column_types=types))
-                if any(pa.types.is_binary(field.type) for field in table.schema):
-                    self._find_bad_encoding()
+                table = pa.csv.read_csv(**self._csv(self.names))
             else:
                 with pa.ipc.open_file(self.path) as reader:
                     table = reader.read_all()
@@ -142,8 +130,17 @@ class Source:
             raise self._readable(error) from error
         if not table.num_rows:
             raise TableError(f"{self.label} has a header but no rows.")
-        block_rows = (table.num_rows,)
-        return dataclasses.replace(self, table=table.combine_chunks(), block_rows=block_rows)
+        loaded = dataclasses.replace(self, table=table, block_rows=(table.num_rows,))
+        if self.format != "delimited":
+            return dataclasses.replace(loaded, table=table.combine_chunks())
+        found = typed_table(table, self.dialect, self.where, text=text, numbers=numbers)
+        return dataclasses.replace(
+            loaded,
+            table=found.table,
+            dialect=found.dialect,
+            readings=found.readings,
+            notes=(*self.notes, *found.notes),
+        )
 
     def read(
         self, columns: Mapping[str, pa.DataType] | Sequence[str], block: int | None = None
@@ -167,8 +164,7 @@ class Source:
             return
         try:
             if self.format == "delimited":
-                options = self._csv(column_types=dict(columns), include_columns=names)  # type: ignore[arg-type]
-                yield from pa.csv.open_csv(**options)
+                yield from self._read_text(dict(columns))  # type: ignore[arg-type]
             else:
                 with pa.ipc.open_file(self.path) as reader:
                     for number in range(reader.num_record_batches):
@@ -179,10 +175,7 @@ class Source:
             raise self._readable(error) from error
 
     def where(self, row: int) -> str:
-        """Say where a row (0 is the first below the header) stands, as a text editor counts.
-
-        In text, blank lines and line breaks inside quotes are counted: the file is read for it.
-        """
+        """Say where a row (0 is the first below the header) stands, as a text editor counts."""
         if self.files is not None:
             ends = np.cumsum(self.block_rows)
             block = int(np.searchsorted(ends, row, side="right"))
@@ -190,32 +183,57 @@ class Source:
         if self.format != "delimited":
             return f"row {row + 1} of {self.label}"
         before, found = 0, -1
-        with self.open() as file, io.TextIOWrapper(file, "utf-8", "replace", newline="") as text:
-            reader = csv.reader(text, delimiter=self.delimiter)
+        coding = self.dialect.encoding
+        with self.open() as file, io.TextIOWrapper(file, coding, "replace", newline="") as text:
+            for _ in range(self.skipped):
+                text.readline()
+            reader = csv.reader(text, delimiter=self.dialect.delimiter or ",")
             try:
                 for cells in reader:
                     if cells:
                         found += 1
                         if found == row + 1:
-                            return f"line {before + 1} of {self.label}"
+                            return f"line {self.skipped + before + 1} of {self.label}"
                     before = reader.line_num
             except (csv.Error, *_BROKEN_GZIP):
                 pass
-        return f"line {row + 2} of {self.label}"
+        return f"line {self.skipped + row + 2} of {self.label}"
 
-    def _csv(self, **convert: Any) -> dict[str, Any]:
-        """Return the arguments of pyarrow's readers of text."""
+    def _read_text(self, columns: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+        """Yield columns of text as what they are asked to be."""
+        first = 0
+        for batch in pa.csv.open_csv(**self._csv(list(columns))):
+
+            def where(row: int, first: int = first) -> str:
+                return self.where(first + row)
+
+            cells = {}
+            for name, kind in columns.items():
+                unit = self.readings[name].unit if name in self.readings else ""
+                cells[name] = as_asked(name, batch.column(name), kind, self.dialect, unit, where)
+            first += batch.num_rows
+            yield pa.RecordBatch.from_pydict(cells)
+
+    def _csv(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the arguments of pyarrow's readers of text; all cells are read as they are."""
         file = pa.OSFile(str(self.path))
         return {
             "input_file": pa.CompressedInputStream(file, "gzip") if self.compressed else file,
             # On one thread errors name the row; reading text is not the slow part of a fit.
-            "read_options": pa.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
-            "parse_options": pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            "read_options": pa.csv.ReadOptions(
+                use_threads=False,
+                block_size=_BLOCK_BYTES,
+                encoding=self.dialect.encoding,
+                skip_rows=self.skipped,
+            ),
+            "parse_options": pa.csv.ParseOptions(
+                delimiter=self.dialect.delimiter, newlines_in_values=True
+            ),
             "convert_options": pa.csv.ConvertOptions(
                 strings_can_be_null=True,
-                null_values=[*pa.csv.ConvertOptions().null_values, *ALSO_MISSING],
-                decimal_point=self.decimal,
-                **convert,
+                null_values=[*MISSING, *self.dialect.missing],
+                column_types=dict.fromkeys(names, pa.string()),
+                include_columns=list(names),
             ),
         }
 
@@ -225,37 +243,27 @@ class Source:
             return TableError(f"{self.label} is damaged or cut short: write it again.")
         message = str(error)
         row = _ROW.search(message)
-        where = self.where(int(row[1]) - 2) if row else self.label
+        where = self.where(int(row[1]) - 2 - self.skipped) if row else self.label
         if width := _WIDTH.search(message):
             return TableError(
                 f"{where} has {width[2]} cells, but the header names {width[1]} columns: mend the "
                 "line (or choose another --delimiter)."
             )
-        if value := _VALUE.search(message):
-            name, wanted = self.names[int(value[1])], _KINDS.get(value[2], value[2])
-            if "UTF8" in value[3]:
-                self._find_bad_encoding()
-            what = value[3].removeprefix("invalid value ").strip()[:60]
-            return TableError(
-                f"column {name!r} holds {what} in {where}, which is not {wanted}: mend or remove "
-                "it."
-            )
         if re.search("gzip|zlib|inflate|compressed", message):
             return TableError(f"{self.label} is a damaged gzip file: compress it again.")
         return TableError(f"{where} cannot be read as a table ({message.splitlines()[0][:200]}).")
 
-    def _find_bad_encoding(self) -> None:
-        """Raise the error that names the first line that is no UTF-8."""
-        with self.open() as file:
-            for number, line in enumerate(file, 1):
-                try:
-                    line.decode("utf-8")
-                except UnicodeDecodeError as error:
-                    raise _not_utf8(self.label, number) from error
-
 
 def open_source(
-    where: str | Sequence[str], *, delimiter: str | None = None, decimal: str = "."
+    where: str | Sequence[str],
+    *,
+    delimiter: str | None = None,
+    decimal: str | None = None,
+    thousands: str | None = None,
+    encoding: str | None = None,
+    missing: Sequence[str] = (),
+    like: Dialect | None = None,
+    columns: Collection[str] = (),
 ) -> Source:
     r"""Find out what a table is, and read its header.
 
@@ -265,19 +273,33 @@ def open_source(
         A path; ``-`` for standard input; or several Parquet files, a folder or a pattern of them.
     delimiter
         Between cells of a text file; found in the header unless given.
-    decimal
-        The decimal point of a text file.
+    decimal, thousands
+        The decimal point of a text file and what stands between its thousands: found in its cells
+        unless given.
+    encoding
+        Of a text file; UTF-8, UTF-16 with its mark, or else cp1252 unless given.
+    missing
+        Cells of a text file that stand for missing values, besides the usual ones.
+    like
+        How the table is written that a model was fitted on: followed where nothing else is given.
+    columns
+        That the table should have; where they are not, another delimiter than `like`'s is tried.
 
     Examples
     --------
+    >>> import tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "data.csv"
     >>> _ = path.write_text("size;price\n1;2\n")
     >>> source = open_source(str(path))
-    >>> source.names, source.delimiter, source.where(0)
+    >>> source.names, source.dialect.delimiter, source.where(0)
     (('size', 'price'), ';', 'line 2 of data.csv')
     >>> [batch.to_pylist() for batch in source.load(text=["size"]).read(["size", "price"])]
-    [[{'size': '1', 'price': 2}]]
+    [[{'size': '1', 'price': 2.0}]]
     """
+    told = Dialect(delimiter, decimal, thousands, encoding, tuple(missing))
+    if problem := told.problem():
+        raise TableError(problem)
+    like = like or Dialect()
     paths = [where] if isinstance(where, str) else list(where)
     only = paths[0]
     label = f"{len(paths)} files" if len(paths) > 1 else pathlib.PurePath(only).name
@@ -294,20 +316,32 @@ def open_source(
         raise TableError(f"{path} may not be read: ask for permission.")
     try:
         with open(path, "rb") as file:
-            start = file.read(8)
-        compressed = start[:2] == b"\x1f\x8b"
+            start = file.read(16)
+        compressed = start[:2] == b"\x1f\x8b" and not looks_like_model(start)
         if compressed:
             with gzip.open(path) as inner:
-                start = inner.read(8)
-        form = _format(start, label)
+                start = inner.read(16)
+        wide = (encoding or like.encoding or "").lower().startswith(("utf-16", "utf-32"))
+        form = _format(start, label, wide=wide)
         if compressed and form != "delimited":
             with gzip.open(path) as inner:
                 spool = _Spool(inner, label)
             path, compressed = spool.path, False
-        source = Source(label, path, form, compressed=compressed, decimal=decimal, spool=spool)
+        source = Source(label, path, form, compressed=compressed, spool=spool)
         if form == "parquet":
             return _with_files(source, [str(path)])
-        source = _with_schema(source) if form == "arrow" else _with_header(source, delimiter)
+        if form == "arrow":
+            source = _with_schema(source)
+        else:
+            head = read_header(source.open, label, told=told, known=like, columns=columns)
+            source = dataclasses.replace(
+                source,
+                names=head.names,
+                dialect=Dialect(head.delimiter, None, None, head.encoding).over(told).over(like),
+                told=told,
+                skipped=head.skipped,
+                notes=head.notes,
+            )
     except _BROKEN_GZIP as error:
         raise TableError(f"{label} is a damaged gzip file: compress it again.") from error
     twice = [name for name, count in Counter(source.names).items() if count > 1]
@@ -315,7 +349,7 @@ def open_source(
         raise TableError(
             f"{label} has more than one column named {twice[0]!r}: rename all but one."
         )
-    if form == "delimited" and all(map(_NUMBER.fullmatch, source.names)):
+    if form == "delimited" and not Look.of(pa.array(source.names)).text:
         raise TableError(f"the first line of {label} holds only numbers: it must name the columns.")
     return source
 
@@ -324,14 +358,12 @@ class _Spool:
     """A stream copied to a temporary file, which goes away with this object."""
 
     def __init__(self, stream: Any, name: str):
-        folder = tempfile.mkdtemp(prefix="varprop-")
-        self._remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        self.path = pathlib.Path(folder) / name  # the name is what errors call it
+        self.path = temporary_folder(self) / name  # the name is what errors call it
         with open(self.path, "wb") as file:
             shutil.copyfileobj(stream, file)
 
 
-def _format(start: bytes, label: str) -> Format:
+def _format(start: bytes, label: str, *, wide: bool) -> Format:
     if not start:
         raise TableError(f"{label} is empty: give a table with a header and rows.")
     if start[:4] == b"PAR1":
@@ -340,13 +372,11 @@ def _format(start: bytes, label: str) -> Format:
         return "arrow"
     if start[:4] == b"PK\x03\x04":
         raise TableError(f"{label} looks like an Excel workbook: save the sheet as CSV first.")
-    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise TableError(f"{label} is UTF-16 text: save it as UTF-8.")
-    if len(start) == 8 and 0 < int.from_bytes(start, "little") < 2**32 and b"\0" in start:
+    if looks_like_model(start):
         raise TableError(
             f"{label} looks like a model file, not a table: the model comes first, then the table."
         )
-    if b"\0" in start:
+    if b"\0" in start and not wide and start[:2] not in (b"\xff\xfe", b"\xfe\xff"):
         raise TableError(f"{label} is no CSV, TSV, Parquet or Feather file.")
     return "delimited"
 
@@ -368,31 +398,3 @@ def _with_schema(source: Source) -> Source:
         raise source._readable(error) from error
     types = dict(zip(schema.names, schema.types, strict=True))
     return dataclasses.replace(source, names=tuple(schema.names), types=types)
-
-
-def _with_header(source: Source, delimiter: str | None) -> Source:
-    """Return a text file with its columns' names, and its delimiter if none was given."""
-    label = source.label
-    with source.open() as file:
-        data = file.read(_HEADER_BYTES)
-    if len(data) == _HEADER_BYTES:  # the end may be in the middle of a character
-        data = data[: data.rfind(b"\n") + 1] or data
-    try:
-        text = data.decode("utf-8").removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        raise _not_utf8(label, data.count(b"\n", 0, error.start) + 1) from error
-    if not text.strip():
-        raise TableError(f"{label} is empty: give a table with a header and rows.")
-    if delimiter is None:
-        # The usual delimiter for the name if the header has it, else the one it has most of.
-        header = next(line for line in text.splitlines() if line.strip())
-        usual = "\t" if {".tsv", ".tab"} & set(pathlib.PurePath(label).suffixes) else ","
-        best = max(DELIMITERS, key=header.count)
-        delimiter = usual if usual in header or best not in header else best
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    names = tuple(next(cells for cells in rows if cells))
-    return dataclasses.replace(source, delimiter=delimiter, names=names)
-
-
-def _not_utf8(label: str, line: int) -> TableError:
-    return TableError(f"{label} is not UTF-8 text (line {line}): save it with the encoding UTF-8.")

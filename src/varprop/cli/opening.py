@@ -1,0 +1,168 @@
+"""Tables and model files as the command line names them: options, and opening both early."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from varprop.cli.shared import UserError, wrong_usage
+
+if TYPE_CHECKING:
+    from varprop.tables.columns import Preprocessing
+    from varprop.tables.model import TableModel
+    from varprop.tables.source import Source
+    from varprop.tables.text import Dialect
+
+# What to do with categories that the training data did not have.
+Unseen = enum.StrEnum("Unseen", ["error", "average"])
+
+TableArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TABLE",
+        help="CSV, TSV, Parquet or Feather, gzip'd or not, or a folder of Parquet files; - for "
+        "standard input.",
+    ),
+]
+TablesArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TABLE...",
+        help="CSV, TSV, Parquet or Feather, gzip'd or not; - for standard input. Several Parquet "
+        "files, or a folder of them, are read in parts: they may be larger than memory.",
+    ),
+]
+ModelArgument = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A model file that `varprop fit` wrote.")
+]
+DelimiterOption = Annotated[
+    str | None,
+    typer.Option("--delimiter", help="Between cells of a text table; found out unless given."),
+]
+DecimalOption = Annotated[
+    str | None,
+    typer.Option(
+        "--decimal", help="The decimal point of a text table: . or , if cells leave it open."
+    ),
+]
+ThousandsOption = Annotated[
+    str | None,
+    typer.Option("--thousands", help="Between thousands of a text table: one of , . ' or a space."),
+]
+EncodingOption = Annotated[
+    str | None,
+    typer.Option("--encoding", help="Of a text table, such as cp1252; found out unless given."),
+]
+NaOption = Annotated[
+    list[str] | None,
+    typer.Option("--na", metavar="MARK", help="Also a missing value in a text table; may repeat."),
+]
+UnseenOption = Annotated[
+    Unseen,
+    typer.Option(
+        "--unseen",
+        help="A category the training data did not have is an error, or counts as unknown.",
+    ),
+]
+
+
+def told(
+    delimiter: str | None,
+    decimal: str | None,
+    thousands: str | None,
+    encoding: str | None,
+    na: list[str] | None,
+) -> Dialect:
+    """Return how a text table is written, by options that are checked."""
+    from varprop.tables.text import Dialect
+
+    delimiter = {"\\t": "\t", "tab": "\t"}.get(delimiter or "", delimiter)
+    thousands = " " if thousands == "space" else thousands
+    found = Dialect(delimiter, decimal, thousands, encoding, tuple(na or ()))
+    if problem := found.problem():
+        raise wrong_usage(problem)
+    return found
+
+
+def open_table(
+    where: str | list[str], dialect: Dialect, known: Preprocessing | None = None
+) -> Source:
+    """Open a table, written as the user says or else as the one a model was fitted on."""
+    from varprop.tables.source import open_source
+
+    names = () if known is None else (*(column.name for column in known.inputs), *known.ids)
+    like = None if known is None else known.text
+    source = open_source(where, **vars(dialect), like=like, columns=names)
+    if source.format != "delimited" and any(vars(dialect).values()):
+        raise wrong_usage(
+            "--delimiter, --decimal, --thousands, --encoding and --na are for text, but "
+            f"{source.label} is not."
+        )
+    return source
+
+
+def open_both(
+    model: str,
+    table: str,
+    dialect: Dialect,
+    *,
+    change: Callable[[Preprocessing], Preprocessing] = lambda known: known,
+    targets: bool = False,
+) -> tuple[TableModel, Source]:
+    """Open a table and a model; what does not fit is said before JAX is imported, if it can be.
+
+    Parameters
+    ----------
+    model, table, dialect
+        Where they are, and how the table is written.
+    change
+        Of what the model knows of its table.
+    targets
+        Whether the table must have the targets.
+    """
+    if model == "-":
+        raise UserError("a model file cannot come from standard input: give its path.")
+    if not os.path.exists(model):
+        raise UserError(f"there is no file {model}: check the path.")
+    if os.path.isdir(model):
+        raise UserError(f"{model} is a folder: give a model file.")
+    if table != "-" and "*" not in table and not os.path.exists(table):
+        raise UserError(f"there is no file {table}: check the path.")
+    from varprop.files.container import ModelFileError
+    from varprop.tables.description import read_description
+    from varprop.tables.model import TableModel, TableRows
+
+    try:
+        known, fitted = read_description(model), None
+        if known is None:
+            fitted = TableModel.load(model)
+            known = fitted.preprocessing
+        known = change(known)
+        source = open_table(table, dialect, known)
+        TableRows(source, known, targets=targets)
+        fitted = fitted or TableModel.load(model)
+    except ModelFileError as error:
+        if not _looks_like_table(model):
+            raise
+        raise UserError(
+            f"{os.path.basename(model)} is a table, not a model file: the model comes first, then "
+            "the table.",
+        ) from error
+    return dataclasses.replace(fitted, preprocessing=known), source
+
+
+def _looks_like_table(path: str) -> bool:
+    from varprop.files.container import looks_like_model
+
+    with open(path, "rb") as file:
+        start = file.read(512)
+    if looks_like_model(start):
+        return False
+    if start[:4] == b"PAR1" or start[:6] == b"ARROW1" or start[:2] == b"\x1f\x8b":
+        return True
+    return bool(start) and b"\0" not in start

@@ -1,0 +1,108 @@
+"""What a model file holds of the table it was fitted on, as JSON; read without JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from typing import Any
+
+from varprop.files.container import ModelFileError, read_model_header
+from varprop.tables.columns import CategoryColumn, NumberColumn, Preprocessing
+from varprop.tables.text import Dialect
+
+#: Version of the JSON that describes a table.
+VERSION = 1
+_KINDS: dict[str, type] = {"number": NumberColumn, "category": CategoryColumn}
+
+
+def read_description(path: str | os.PathLike[str]) -> Preprocessing | None:
+    """Read what a model file says of its table; None if it says nothing.
+
+    Raises
+    ------
+    ModelFileError
+        If it is no model file, or its description is damaged.
+    """
+    content = read_model_header(path).get("table")
+    return None if content is None else from_json(content)
+
+
+def to_json(preprocessing: Preprocessing) -> dict[str, Any]:
+    """Return what a model file holds of a table.
+
+    Examples
+    --------
+    >>> pre = Preprocessing((NumberColumn("size", 0.5, 0.1),), ("price",), (), (), "error")
+    >>> from_json(to_json(pre)) == pre
+    True
+    """
+    inputs = []
+    for column in preprocessing.inputs:
+        kind = next(kind for kind, known in _KINDS.items() if isinstance(column, known))
+        inputs.append({"kind": kind, **_said(column)})
+    roles = {role: list(getattr(preprocessing, role)) for role in ("targets", "ids", "dropped")}
+    found = {"version": VERSION, "inputs": inputs, **roles, "missing": preprocessing.missing}
+    text = _said(preprocessing.text)
+    return found | {"text": text} if text else found
+
+
+def _said(value: Any) -> dict[str, Any]:
+    """Return the fields that are not as by default: earlier files lack those that came later."""
+    found = {}
+    for field in dataclasses.fields(value):
+        part = getattr(value, field.name)
+        if part != field.default:
+            found[field.name] = list(part) if isinstance(part, tuple) else part
+    return found
+
+
+def _tuples(entry: Any) -> dict[str, Any]:
+    return {key: tuple(part) if isinstance(part, list) else part for key, part in entry.items()}
+
+
+def from_json(content: Any) -> Preprocessing:
+    """Read what `to_json` wrote, and trust nothing of it."""
+    if isinstance(content, dict) and content.get("version", VERSION) != VERSION:
+        raise ModelFileError(
+            "the model file describes its table in a way this version does not know: load it "
+            "with the varprop that wrote it."
+        )
+    try:
+        inputs: list[Any] = []
+        for entry in content["inputs"]:
+            fields = _tuples(entry)
+            inputs.append(_KINDS[fields.pop("kind")](**fields))
+        targets, ids, dropped = (tuple(content[role]) for role in ("targets", "ids", "dropped"))
+        text = Dialect(**_tuples(content.get("text", {})))
+        found = Preprocessing(tuple(inputs), targets, ids, dropped, content["missing"], text)
+        sound = to_json(found) == content and _is_sound(found)
+    except (KeyError, TypeError, AttributeError):
+        sound = False
+    if not sound:
+        raise ModelFileError("the model file's description of its table is damaged.")
+    return found
+
+
+def _is_sound(found: Preprocessing) -> bool:
+    """Whether what the JSON holds may stand there; that it has our shape is known."""
+    names = [column.name for column in found.inputs]
+    names += [*found.targets, *found.ids, *found.dropped]
+    sound = all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
+    for column in found.inputs:
+        if isinstance(column, NumberColumn):
+            sound &= type(column.mean) is type(column.var) is float
+            sound &= math.isfinite(column.mean) and 0 <= column.var < math.inf
+            sound &= isinstance(column.unit, str)
+        else:
+            levels, counts = column.levels, column.counts
+            sound &= column.values in ("text", "boolean")
+            sound &= all(level is None or isinstance(level, str) for level in levels)
+            sound &= all(type(count) is int and 0 < count < 2**53 for count in counts)
+            sound &= 0 < len(levels) == len(counts) == len(set(levels))
+    text = found.text
+    marks = (text.delimiter, text.decimal, text.thousands, text.encoding)
+    sound &= all(mark is None or isinstance(mark, str) for mark in marks)
+    sound &= isinstance(text.missing, tuple) and all(isinstance(m, str) for m in text.missing)
+    missing = found.missing in ("error", "drop", "impute")
+    return sound and missing and bool(found.inputs) and bool(found.targets) and not text.problem()

@@ -1,0 +1,69 @@
+"""What the user said of a table's columns, and what cannot be of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections import Counter
+
+
+@dataclasses.dataclass(frozen=True)
+class Roles:
+    """What the user said of the columns.
+
+    Attributes
+    ----------
+    targets
+        To be predicted.
+    ids
+        Copied to predictions and kept from the network.
+    dropped
+        Left out.
+    categories, numbers
+        To be taken as categories, and as numbers, whatever they look like.
+    missing
+        "error", "drop" or "impute".
+    """
+
+    targets: tuple[str, ...]
+    ids: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    missing: str = "error"
+    numbers: tuple[str, ...] = ()
+
+
+def wrong_roles(roles: Roles, names: tuple[str, ...], label: str) -> list[str]:
+    """Say all that cannot be of the columns that were named.
+
+    Examples
+    --------
+    >>> wrong_roles(Roles(("prize",)), ("size", "price"), "data.csv")
+    ["data.csv has no column 'prize': did you mean 'price'?"]
+    """
+    if len(names) == 1:
+        return [
+            f"{label} has only one column, {names[0]!r}: say with --delimiter what stands between "
+            "the columns, or give a table with inputs and a target."
+        ]
+    problems = []
+    unique = (roles.targets, roles.ids, roles.dropped)
+    kinds = (roles.categories, roles.numbers)
+    for name in dict.fromkeys(name for names_ in (*unique, *kinds) for name in names_):
+        if name not in names:
+            close = difflib.get_close_matches(name, names, 1, 0.6)
+            close = close or [other for other in names if other.lower() == name.lower()]
+            listed = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else ".")
+            hint = f"did you mean {close[0]!r}?" if close else f"it has {listed}"
+            problems.append(f"{label} has no column {name!r}: {hint}")
+    for among, options in (
+        (unique, "--target, --id and --drop"),
+        (kinds, "--category and --number"),
+    ):
+        said = Counter(name for names_ in among for name in names_)
+        problems += [
+            f"column {name!r} is named more than once among {options}: it can be only one of these."
+            for name, count in said.items()
+            if count > 1
+        ]
+    return problems

@@ -1,0 +1,57 @@
+"""At its defaults no model is much worse than knowing nothing, whatever the table.
+
+The tables and the scores are in hostile.py; benchmarks/hostile.py prints them all, with more seeds
+and with other options.
+"""
+
+import pytest
+from hostile import CASES, judge
+
+from varprop import FAWNRegressor, StackedRegressor, default_networks
+
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
+SEEDS = (0, 1)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", CASES)
+def test_the_stack_is_never_over_sure(name, seed):
+    case = CASES[name]
+    found = judge(StackedRegressor(random_state=seed), case, seed)
+    assert found.behind <= case.nats
+    assert found.crps_ratio <= 1.02
+    assert found.coverage >= 0.75
+
+
+# What is dangerous for a network on its own.
+BARE = ("95% zeros", "rows 10 times", "weights 1e6", "Cauchy noise", "20 rows", "targets of 1e-300")
+
+
+@pytest.mark.parametrize("name", BARE)
+def test_a_network_is_bounded(name):
+    found = judge(FAWNRegressor(random_state=0), CASES[name], 0)
+    assert found.behind <= 1.0
+    assert found.coverage >= 0.75
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"kl_weight": 0.1}, {"kl_weight": 0.3}, {"objective": "vi"}, {"weights": "bernoulli"}],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["rows 10 times", "95% zeros"])
+def test_options_do_not_change_that(name, options):
+    case = CASES[name]
+    network = judge(FAWNRegressor(random_state=0, **options), case, 0)
+    assert network.behind <= 1.0
+    assert network.coverage >= 0.75
+    stack = judge(StackedRegressor(default_networks(**options), random_state=0), case, 0)
+    assert stack.behind <= case.nats
+    assert stack.crps_ratio <= 1.02
+    assert stack.coverage >= 0.75
+
+
+def test_the_papers_objective_is_not(  # so that the tables above are known to be traps
+):
+    found = judge(FAWNRegressor(validation=None, random_state=0), CASES["rows 10 times"], 0)
+    assert found.behind > 10

@@ -17,14 +17,21 @@ import matplotlib.pyplot as plt
 
 from varprop.bench.tables import table
 from varprop.predictive import Predictive, diagnostics
-from varprop.predictive.scorecard import CONSTANT, MODEL, constant_gaussian, scorecard, verdict
+from varprop.predictive.scorecard import (
+    CONSTANT,
+    DO_NOT_USE,
+    MODEL,
+    constant_gaussian,
+    scorecard,
+    verdict,
+)
 from varprop.report import write_benchmark_report, write_report
 from varprop.report.benchmark import VERDICTS
 from varprop.report.files import environment
 from varprop.report.numerals import number, tick_labels, ticks
 from varprop.report.regions import Column, regions
 from varprop.report.svg import Axis, Frame, coordinate, element
-from varprop.report.words import calibration_finding, find, pit_finding
+from varprop.report.words import calibration_finding, error_finding, find, pit_finding
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 MINUS = "\N{MINUS SIGN}"
@@ -175,6 +182,28 @@ def test_a_curve_that_strays_by_chance_is_not_called_wrong():
         shape = pit_finding(diagnostics.pit_histogram(y, p), found.judged)
         assert ("No sign of a wrong shape" in shape) == (not found.judged.bias)
     assert strayed > 3
+
+
+def test_groups_that_stray_by_chance_are_not_called_wrong():
+    wide = np.array([2.0, 2.0, 2.0])
+    groups = diagnostics.ErrorByStd(wide, np.array([3.1, 2.0, 1.0]), wide / 1.4, wide * 1.4, wide)
+    said = {
+        spread: error_finding(groups, diagnostics.Judgement(spread, ""))
+        for spread in ("good", "over", "unknown")
+    }
+    strays = "Of 3 groups of rows, 1 errs more and 1 errs less than stated"
+    assert said["good"] == f"{strays}, as chance may have it."
+    assert said["over"] == f"{strays}."
+    assert said["unknown"] == "Too few rows to judge by."
+    one = diagnostics.ErrorByStd(*(values[:1] for values in groups))
+    assert "err more than stated" in error_finding(one, diagnostics.Judgement("over", ""))
+
+
+def test_a_model_of_no_use_is_not_shown_in_green(path):
+    y, p = drawn(300)
+    for text, shown in ((None, "good"), (f"{DO_NOT_USE}: it is wrong.", "useless")):
+        write_report(path, title="T", prediction=p, y=y, target_names=["t"], verdict=text)
+        assert f'class="summary {shown}"' in read(path)[0]
 
 
 def test_several_targets_have_a_table_each(path):

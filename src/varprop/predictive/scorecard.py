@@ -28,6 +28,8 @@ SCORES: dict[str, bool | None] = {
 Scores = dict[str, float | dict[str, float]]
 Scorecard = dict[str, Scores]
 
+#: How the verdict on a model that its own rows refute begins.
+DO_NOT_USE = "Do not use this model"
 #: Fewer rows than this never make a difference clear.
 ENOUGH = 30
 # Level of each of the two tests that must agree for "clearly", both directions together; and the
@@ -164,7 +166,7 @@ def verdict(y: np.ndarray, predictions: Mapping[str, Predictive]) -> str:
     if refuted:
         why = _what_is_wrong(y, predictions[MODEL], gain)
         higher = f"its NLL is higher than the {best}'s by {-mean:,.2f}"
-        return f"Do not use this model: {why}{higher}; {instead}."
+        return f"{DO_NOT_USE}: {why}{higher}; {instead}."
     word = "lower" if mean > 0 else "higher"
     if n < ENOUGH:
         return f"Too few rows to tell ({n}): NLL {word} than the {best}'s {by}."

@@ -11,7 +11,7 @@ import numpy as np
 from varprop.predictive.checks import as_targets
 from varprop.predictive.distribution import Predictive
 from varprop.predictive.mixtures import ArrayLike
-from varprop.predictive.scorecard import SCORES, by_target
+from varprop.predictive.scorecard import DO_NOT_USE, SCORES, by_target
 from varprop.report import charts
 from varprop.report.charts import Figure
 from varprop.report.files import write_page
@@ -128,6 +128,7 @@ def write_report(
         n_drawn=len(sections[0]["rows"]),
         overview=_overview(names, found) if len(names) > 1 else None,
         verdict=verdict,
+        useless=bool(verdict and verdict.startswith(DO_NOT_USE)),
         scorecards=[
             (target, _scorecard(card))
             for target, card in by_target(scorecard or {}).items()

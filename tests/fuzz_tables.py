@@ -246,7 +246,7 @@ class Case:
         maybe(0.05, "--na", [*CELLS[:20], "\x1b[31m"])
         if self.command == "fit":
             names = [name for name in NAMES if name]
-            given += ["-t", self.pick(["price", "price", "price", *names])]
+            given += ["-t", self.pick(names) if self.chance(0.15) else "price"]
             if self.chance(0.8):
                 given += ["--drop", "rent", "--id", "id"]
             for option in ("--drop", "--id", "--category", "--number", "-t"):

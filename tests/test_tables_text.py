@@ -1,5 +1,7 @@
 """Text tables as people have them: numbers, signs, encodings, spellings, and what is remembered."""
 
+import pathlib
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -260,6 +262,14 @@ def test_signs_are_those_of_the_training_table(tmp_path):
         '5%,$1,"42,000"'
     )
     plain = run("predict", model, "-", stdin="rate,cost,n\n5%,1,1\n").stdout
+    assert run_json("evaluate", model, table)["rows"] == 40
+    # Targets have signs, too.
+    run("fit", table, "-t", "rate", "--holdout", "0", *QUICK, "-o", tmp_path / "t", "-q")
+    assert run_json("evaluate", tmp_path / "t", table)["rows"] == 40
+    bare = pathlib.Path(table).read_text().replace("%", "")
+    assert "the training data had the sign '%'" in sentence(
+        "evaluate", tmp_path / "t", "-", stdin=bare, code=3
+    )
     assert run("predict", model, "-", stdin="rate,cost,n\n5 %,$1,$1\n").stdout == plain
 
 
@@ -305,3 +315,6 @@ def test_files_from_before_are_read():
     ):
         with pytest.raises(ValueError, match="damaged"):
             from_json(old | {"text": bad})
+    for bad in (["%", "%"], [1], "%", [], {}):
+        with pytest.raises(ValueError, match="damaged"):
+            from_json(old | {"target_units": bad})

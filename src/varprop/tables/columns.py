@@ -251,6 +251,8 @@ class Preprocessing:
         "error", "drop" or "impute".
     text
         How the table was written, if it was text.
+    target_units
+        The signs that the cells of each target had there; empty if none had any.
 
     Examples
     --------
@@ -269,6 +271,7 @@ class Preprocessing:
     dropped: tuple[str, ...]
     missing: str
     text: Dialect = dataclasses.field(default_factory=Dialect)
+    target_units: tuple[str, ...] = ()
 
     @property
     def feature_names(self) -> list[str]:

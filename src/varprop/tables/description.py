@@ -43,8 +43,11 @@ def to_json(preprocessing: Preprocessing) -> dict[str, Any]:
         inputs.append({"kind": kind, **_said(column)})
     roles = {role: list(getattr(preprocessing, role)) for role in ("targets", "ids", "dropped")}
     found = {"version": VERSION, "inputs": inputs, **roles, "missing": preprocessing.missing}
-    text = _said(preprocessing.text)
-    return found | {"text": text} if text else found
+    later = {
+        "text": _said(preprocessing.text),
+        "target_units": list(preprocessing.target_units),
+    }
+    return found | {name: part for name, part in later.items() if part}
 
 
 def _said(value: Any) -> dict[str, Any]:
@@ -75,7 +78,8 @@ def from_json(content: Any) -> Preprocessing:
             inputs.append(_KINDS[fields.pop("kind")](**fields))
         targets, ids, dropped = (tuple(content[role]) for role in ("targets", "ids", "dropped"))
         text = Dialect(**_tuples(content.get("text", {})))
-        found = Preprocessing(tuple(inputs), targets, ids, dropped, content["missing"], text)
+        units = tuple(content.get("target_units", ()))
+        found = Preprocessing(tuple(inputs), targets, ids, dropped, content["missing"], text, units)
         sound = to_json(found) == content and _is_sound(found)
     except (KeyError, TypeError, AttributeError):
         sound = False
@@ -104,5 +108,7 @@ def _is_sound(found: Preprocessing) -> bool:
     marks = (text.delimiter, text.decimal, text.thousands, text.encoding)
     sound &= all(mark is None or isinstance(mark, str) for mark in marks)
     sound &= isinstance(text.missing, tuple) and all(isinstance(m, str) for m in text.missing)
+    units = found.target_units
+    sound &= all(isinstance(u, str) for u in units) and len(units) in (0, len(found.targets))
     missing = found.missing in ("error", "drop", "impute")
     return sound and missing and bool(found.inputs) and bool(found.targets) and not text.problem()

@@ -10,16 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from varprop.tables.numbers import (
-    Look,
-    Reading,
-    convert,
-    differs,
-    settle,
-    trimmed,
-    unit_of,
-    wrong_number,
-)
+from varprop.tables.numbers import Look, Reading, convert, plain, settle, trimmed, wrong_number
 from varprop.tables.text import MISSING, Dialect, TableError
 
 _TRUE, _FALSE = ("true", "1"), ("false", "0")
@@ -83,7 +74,7 @@ def typed_table(
         if name in text:
             columns[name] = as_asked(name, column, pa.string(), dialect, "", where)
         else:
-            cells[name] = trimmed(column, missing)
+            cells[name] = column if plain(column) is not None else trimmed(column, missing)
             looks[name] = Look.of(cells[name])
     asked = {
         name: look
@@ -104,7 +95,7 @@ def typed_table(
         elif name in problems:
             readings[name] = Reading(problem=problems[name])
         elif name in numbers or (look.mostly_numbers and look.n_numbers == look.n_filled):
-            unit, problem, note = unit_of(look, where)
+            unit, problem, note = _unit_of(look, where)
             values, bad, _ = convert(cells[name], dialect)
             if bad.any():
                 row = int(np.argmax(bad))
@@ -114,8 +105,7 @@ def typed_table(
                 notes.append(f"column {name!r} {note}")
             readings[name] = Reading(unit, problem=problem)
             if not problem:
-                # NaN stands for "nan" that was no mark of a missing value, and is one.
-                columns[name] = pa.array(values, from_pandas=True)
+                columns[name] = values
         else:
             columns[name] = _other(columns[name], cells[name])
     return Typed(pa.table(columns), dialect, readings, (*said, *notes))
@@ -176,7 +166,9 @@ def as_asked(
     >>> as_asked("a", cells, pa.float64(), dialect, "", str).to_pylist()
     [1.5, None]
     """
-    found = trimmed(cells, (*MISSING, *dialect.missing))
+    found = cells
+    if kind != pa.float64() or plain(cells) is None:
+        found = trimmed(cells, (*MISSING, *dialect.missing))
     if kind == pa.string():
         return pc.if_else(pc.is_null(found), pa.scalar(None, pa.string()), cells)
     if kind == pa.bool_():
@@ -195,11 +187,50 @@ def as_asked(
     if bad.any():
         row = int(np.argmax(bad))
         raise wrong_number(name, str(cells[row]), where(row), dialect)
-    if wrong := differs(unit, found, units, values):
+    if wrong := _differs(unit, found, units):
         row, cell = wrong
         had = f"the sign {unit!r}" if unit else "no sign"
         raise TableError(
             f"column {name!r} holds {cell!r} in {where(row)}, but the training data had {had} in "
             "it: write it as there."
         )
-    return pa.array(values, from_pandas=True)
+    return values
+
+
+def _unit_of(look: Look, where: Callable[[int], str]) -> tuple[str, str, str]:
+    """Return the sign that the numbers of a column have, why it has none of its own, and a note."""
+    signs = [unit for unit in look.units if unit]
+    if not signs:
+        return "", "", ""
+    bare, (first, *more) = look.units.get(""), signs
+    if more or (bare and first == "%"):
+        (row, cell), (at, other) = look.units[first], look.units[more[0]] if more else bare  # type: ignore[misc]
+        return (
+            "",
+            (
+                f"holds {cell!r} in {where(row)} but {other!r} in {where(at)}: write all its cells "
+                "with one sign, or with none"
+            ),
+            "",
+        )
+    some = ", which some cells lack" if bare else ""
+    return first, "", f"was read without the sign {first!r}{some}, as in {look.units[first][1]!r}."
+
+
+def _differs(unit: str, cells: Any, units: Any) -> tuple[int, str] | None:
+    """Return the first row whose sign says another quantity than the training column's sign.
+
+    A currency's sign may be left out or written where it was not; a percent sign may not.
+    """
+    if units is None:
+        if unit != "%":
+            return None
+        units = pc.if_else(pc.is_valid(cells), "", pa.scalar(None, pa.string()))
+    same = pc.equal(units, unit)
+    if unit != "%":
+        same = pc.or_(same, pc.equal(units, "") if unit else pc.not_equal(units, "%"))
+    wrong = np.asarray(pc.invert(pc.fill_null(same, True)))
+    if not wrong.any():
+        return None
+    row = int(np.argmax(wrong))
+    return row, str(cells[row])

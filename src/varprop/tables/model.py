@@ -84,6 +84,8 @@ class TableRows(AbstractSource):
         pre = preprocessing
         if table.table is None:  # text is read with the signs that the training table had
             signs = {c.name: Reading(c.unit) for c in pre.inputs if isinstance(c, NumberColumn)}
+            pairs = zip(pre.targets, pre.target_units, strict=False)  # there may be none
+            signs |= {name: Reading(unit) for name, unit in pairs}
             table = dataclasses.replace(table, readings=signs)
         self.table, self.preprocessing, self._chosen, self._unseen = table, pre, chosen, unseen
         self.features, self.targets = tuple(pre.feature_names), pre.targets

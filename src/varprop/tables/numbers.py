@@ -33,6 +33,7 @@ _PLAIN = rf"^[-+]?(?:\d+\.?\d*|\.\d+){_POWER}$|^[-+]?(?i:inf|infinity)$"
 _CODE = r"^[-+]?0\d+$"
 _MARK = {".": r"\.", ",": ",", "'": "['\u2019]", " ": _SPACE}
 _DECIMAL = {mark: rf"^[-+]?(?:\d+{_MARK[mark]}\d*|{_MARK[mark]}\d+){_POWER}$" for mark in ".,"}
+_CERTAIN = r"^[-+]?(?:\d{4,}|0\d*|)\.|\.(?:\d{0,2}|\d{4,})$|\..*[eE]"
 _DOUBTFUL = {mark: rf"^[-+]?[1-9]\d{{0,2}}{_MARK[mark]}\d{{3}}$" for mark in ".,"}
 _GROUPS = {
     ",": r"^[1-9]\d{0,2}(?:(?:,\d{3})+\.\d*|(?:,\d{3}){2,})$",
@@ -56,6 +57,20 @@ def trimmed(cells: Any, missing: tuple[str, ...]) -> Any:
     cells = pc.utf8_trim_whitespace(cells)
     gone = pc.is_in(cells, value_set=pa.array(["", *missing], pa.string()))
     return pc.if_else(gone, pa.scalar(None, pa.string()), cells)
+
+
+def plain(cells: Any) -> Any:
+    """Return numbers if all cells are written as every program writes them, else None.
+
+    Examples
+    --------
+    >>> plain(pa.array(["1.5", None])).to_pylist(), plain(pa.array(["1.5", "$2"]))
+    ([1.5, None], None)
+    """
+    try:
+        return pc.cast(cells, pa.float64())
+    except pa.ArrowInvalid:
+        return None
 
 
 def _parts(cells: Any) -> tuple[Any, Any, Any]:
@@ -120,28 +135,27 @@ class Look:
             row = pc.index(mask, True).as_py()
             return None if row < 0 else (row, str(cells[row])[:40])
 
-        plain = pc.match_substring_regex(cells, _PLAIN)
         found = cls(len(cells) - cells.null_count)
         found.code = first(pc.match_substring_regex(cells, _CODE))
-        everything = pc.all(plain).as_py() in (True, None)
-        if everything:
+        if plain(cells) is not None:
             found.n_numbers = found.n_filled
-            body, units = cells, None
             if found.n_filled:
-                found.units[""] = first(plain) or (0, "")
-            if not pc.any(pc.match_substring(cells, ".")).as_py():
-                return found
-        else:
-            _, body, units = _parts(cells)
-        numbers = plain
+                found.units[""] = first(pc.is_valid(cells)) or (0, "")
+            # Most columns show at once what they are, and need not be looked through.
+            for some in (cells.slice(0, 1000), cells):
+                found._note(found.decimals, ".", first(pc.match_substring_regex(some, _CERTAIN)))
+                if found.decimals or not pc.any(pc.match_substring(cells, ".")).as_py():
+                    return found
+            found._note(found.doubtful, ".", first(pc.match_substring(cells, ".")))
+            return found
+        _, body, units = _parts(cells)
+        numbers = pc.match_substring_regex(cells, _PLAIN)
         for mark in ".,":
             doubtful = pc.match_substring_regex(body, _DOUBTFUL[mark])
             certain = pc.match_substring_regex(body, _DECIMAL[mark])
             numbers = pc.or_kleene(numbers, certain)
             found._note(found.doubtful, mark, first(doubtful))
             found._note(found.decimals, mark, first(pc.and_not(certain, doubtful)))
-        if everything:
-            return found
         numbers = pc.or_kleene(numbers, pc.match_substring_regex(body, r"^\d+(?:[eE][-+]?\d+)?$"))
         for mark, pattern in _GROUPS.items():
             grouped = pc.match_substring_regex(body, pattern)
@@ -166,31 +180,31 @@ class Look:
             kept[key] = seen
 
 
-def convert(cells: Any, dialect: Dialect) -> tuple[np.ndarray, np.ndarray, Any]:
+def convert(cells: Any, dialect: Dialect) -> tuple[Any, np.ndarray, Any]:
     """Turn text without blanks around it into numbers.
 
     Returns
     -------
     values, bad, units
-        float64 with NaN where there is none; where text is no number, or may be two; and the sign
+        Numbers, null where there is none; where text is no number, or may be two; and the sign
         of each cell, or None where no cell has any.
 
     Examples
     --------
-    >>> convert(pa.array(["$1,234.5", "-7", "x", None]), Dialect(decimal="."))[:2]
-    (array([1234.5,   -7. ,    nan,    nan]), array([False, False,  True, False]))
+    >>> values, bad, _ = convert(pa.array(["$1,234.5", "-7", "x", None]), Dialect(decimal="."))
+    >>> values.to_pylist(), bad
+    ([1234.5, -7.0, None, None], array([False, False,  True, False]))
     >>> convert(pa.array(["42,000"]), Dialect())[1]
     array([ True])
     """
     decimal = dialect.decimal or {",": ".", ".": ","}.get(dialect.thousands or "", ".")
+    values = plain(cells)
     # Only among commas between cells is a point surely none between thousands.
     sure = bool(dialect.decimal or dialect.thousands) or dialect.delimiter == ","
     filled = pc.is_valid(cells)
-    plain = pc.match_substring_regex(cells, _PLAIN)
-    if decimal == "." and pc.all(plain).as_py() in (True, None):
-        doubt = None if sure else pc.match_substring_regex(cells, _DOUBTFUL["."])
-        if doubt is None or not pc.any(doubt).as_py():
-            values = np.asarray(pc.cast(cells, pa.float64()))
+    if values is not None:
+        pattern = r"\." if decimal == "," else None if sure else _DOUBTFUL["."]
+        if pattern is None or not pc.any(pc.match_substring_regex(cells, pattern)).as_py():
             return values, np.zeros(len(cells), bool), None
     negative, body, units = _parts(cells)
     marks = [dialect.thousands] if dialect.thousands else [m for m in ".,' " if m != decimal]
@@ -211,8 +225,8 @@ def convert(cells: Any, dialect: Dialect) -> tuple[np.ndarray, np.ndarray, Any]:
     )
     digits = pc.if_else(pc.fill_null(good, False), digits, pa.scalar(None, pa.string()))
     digits = pc.if_else(pc.fill_null(infinite, False), cells, digits)
-    values = np.asarray(pc.cast(digits, pa.float64()))
-    return values, np.asarray(filled) & np.asarray(pc.is_null(digits)), units
+    bad = np.asarray(filled) & np.asarray(pc.is_null(digits))
+    return pc.cast(digits, pa.float64()), bad, units
 
 
 @dataclasses.dataclass(frozen=True)
@@ -352,40 +366,3 @@ or remove it, or say --decimal ','.
         hint = f", or say --decimal {other[0]!r}" if other else ", or say --thousands and --decimal"
         return TableError(f"{said} with {' and '.join(marks)}: mend or remove it{hint}.")
     return TableError(f"{said}: mend or remove it.")
-
-
-def unit_of(look: Look, where: Callable[[int], str]) -> tuple[str, str, str]:
-    """Return the sign that the numbers of a column have, why it has none of its own, and a note."""
-    signs = [unit for unit in look.units if unit]
-    if not signs:
-        return "", "", ""
-    bare, (first, *more) = look.units.get(""), signs
-    if more or (bare and first == "%"):
-        (row, cell), (at, other) = look.units[first], look.units[more[0]] if more else bare  # type: ignore[misc]
-        return (
-            "",
-            (
-                f"holds {cell!r} in {where(row)} but {other!r} in {where(at)}: write all its cells "
-                "with one sign, or with none"
-            ),
-            "",
-        )
-    some = ", which some cells lack" if bare else ""
-    return first, "", f"was read without the sign {first!r}{some}, as in {look.units[first][1]!r}."
-
-
-def differs(unit: str, cells: Any, units: Any, values: np.ndarray) -> tuple[int, str] | None:
-    """Return the first row whose sign says another quantity than the training column's sign.
-
-    A currency's sign may be left out or written where it was not; a percent sign may not.
-    """
-    if units is None:
-        units = pa.array([""] * len(values), pa.string())
-    same = pc.equal(units, unit)
-    if unit != "%":
-        same = pc.or_(same, pc.equal(units, "") if unit else pc.not_equal(units, "%"))
-    wrong = np.asarray(pc.invert(pc.fill_null(same, True))) & ~np.isnan(values)
-    if not wrong.any():
-        return None
-    row = int(np.argmax(wrong))
-    return row, str(cells[row])

@@ -104,7 +104,9 @@ class Survey:
             self.table.told, decimal=shown.decimal, thousands=shown.thousands
         )
         names = (roles.targets, roles.ids, roles.dropped)
-        return Preprocessing(tuple(inputs), *names, roles.missing, text)
+        units = tuple(self.table.readings.get(t, Reading()).unit for t in roles.targets)
+        signs = units if any(units) else ()
+        return Preprocessing(tuple(inputs), *names, roles.missing, text, signs)
 
 
 def survey(table: Source, roles: Roles) -> Survey:

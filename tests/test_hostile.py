@@ -5,8 +5,8 @@ and with other options.
 """
 
 import pytest
-from hostile import CASES, judge
 
+from hostile import CASES, judge
 from varprop import FAWNRegressor, StackedRegressor, default_networks
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
@@ -51,7 +51,7 @@ def test_options_do_not_change_that(name, options):
     assert stack.coverage >= 0.75
 
 
-def test_the_papers_objective_is_not(  # so that the tables above are known to be traps
-):
+def test_the_papers_objective_is_not():
+    """So that the tables above are known to be traps."""
     found = judge(FAWNRegressor(validation=None, random_state=0), CASES["rows 10 times"], 0)
     assert found.behind > 10

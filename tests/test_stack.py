@@ -88,7 +88,7 @@ def test_few_rows_are_left_to_simple_models(data, n, parts):
 
 
 def test_identical_rows_are_known_by_their_mean(data):
-    X, y = data
+    X, _ = data
     with pytest.warns(FitWarning, match="1 different rows are too few"):
         model = quick().fit(np.ones((7, 2)), np.full(7, 3.0))
     np.testing.assert_allclose(model.predict(X), 3.0)

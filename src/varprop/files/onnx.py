@@ -132,7 +132,7 @@ def _components(model: AbstractRegressor, scaled: jax.Array) -> list[_Component]
             parts.append(_Component(model.weights_[LINEAR], mean, var, None))
         broad = model.weights_[CONSTANT]
     if broad > 0:
-        zeros = 0.0 * scaled[:, :1] * np.ones(model.n_outputs_)
+        zeros = scaled @ np.zeros((model.n_features_in_, model.n_outputs_))
         parts.append(_Component(broad, zeros, zeros + 1.0, None))
     return parts
 

@@ -16,7 +16,8 @@ from varprop.estimators.regressor import FAWNRegressor
 from varprop.files.container import ArraySpec, ModelFileError, read_model_file, write_model_file
 from varprop.files.model import build, check_model, class_of, describe, shapes
 from varprop.files.seen import build_seen, check_seen, describe_seen
-from varprop.nn.registry import registered
+from varprop.learning.objectives import AbstractObjective
+from varprop.nn.registry import chosen, registered
 from varprop.training.recipe import Recipe
 from varprop.training.schedule import Outcome
 
@@ -117,10 +118,10 @@ def load_regressor(path: str | os.PathLike[str]) -> FAWNRegressor:
 def check_alone(header: dict[str, Any], table: dict[str, ArraySpec]) -> None:
     """Check a file that holds one regressor, and perhaps what older versions kept of its table."""
     left = {name: spec for name, spec in shapes(table).items() if not name.startswith("linear.")}
+    around = ("libraries", "table", "domain", "seen")
+    check_regressor({k: v for k, v in header.items() if k not in around}, left, "")
     libraries_of(header)
-    rest = {name: value for name, value in header.items() if name not in ("libraries", "table")}
-    check_seen(rest, left)
-    check_regressor(rest, left, "")
+    check_seen(dict(header), left)
     if left:
         raise ModelFileError(f"array {min(left)[:80]!r} is unknown.")
 
@@ -281,6 +282,7 @@ def _params(header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
         decoded.setdefault("validation", None)
         model = FAWNRegressor(**decoded)
         model._validate_params()
+        chosen(AbstractObjective, model.objective, "objective")
     except (ValueError, TypeError, OverflowError) as error:
         raise ModelFileError(f"a constructor's argument cannot be: {error}") from error
     sizes = model.hidden_layer_sizes

@@ -176,14 +176,17 @@ def _check(header: dict[str, Any], table: dict[str, ArraySpec]) -> None:
         _check_old_line(header, left)
         check_alone(header, table)
         return
+    if header.get("class") != "StackedRegressor":
+        raise ModelFileError(f"the file holds no regressor: {str(header.get('class'))[:80]!r}.")
     libraries_of(header)
-    rest = {name: value for name, value in header.items() if name not in ("libraries", "table")}
-    check_seen(rest, left)
-    if rest.get("class") != "StackedRegressor" or set(rest) != _KEYS:
+    around = ("libraries", "table", "domain", "seen")
+    rest = {name: value for name, value in header.items() if name not in around}
+    if set(rest) != _KEYS:
         raise ModelFileError("the header lacks an entry or has one too many.")
     n, d = rest["n_features"], rest["n_outputs"]
     if any(type(size) is not int or not 1 <= size < 2**31 for size in (n, d)):
         raise ModelFileError("n_features or n_outputs in the header is out of range.")
+    check_seen(dict(header), left)
     if type(header.get("table", {})) is not dict:
         raise ModelFileError("the description of the table is damaged.")
     check_names(rest)

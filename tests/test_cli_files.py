@@ -299,6 +299,10 @@ def test_spreadsheets_run_nothing(place, tmp_path):
     )
     run(*predict, "-o", tmp_path / "o.parquet", "-q")
     assert pq.read_table(tmp_path / "o.parquet")["id"].to_pylist() == ids
+    # An id of blanks is none, and what it was does not trouble the writer.
+    blank = 'id,size,rooms,city\n"\t",100,2,Ulm\n7,100,2,Ulm\n'
+    run(predict[0], predict[1], "-", "-o", tmp_path / "o.tsv", "-q", stdin=blank)
+    assert (tmp_path / "o.tsv").read_text().splitlines()[1].startswith("\t")
     # Names of columns are cells as well.
     model = tmp_path / "m.safetensors"
     table = "=a,y\n" + "".join(f"{i % 7}x,{i}\n" for i in range(40))

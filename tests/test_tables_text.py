@@ -211,8 +211,8 @@ def test_a_large_table_is_not_read_for_a_misspelt_target(tmp_path, monkeypatch):
 
 def german(n=40):
     """A table as a German program writes it: sizes could become 1000 times too small."""
-    rows = [f"{i % 7 + 1}.000|{i % 5},5|{'ja' if i % 2 else 'Nein'}|-|{i}" for i in range(n)]
-    return ["größe|anteil|neu|leer|y", *rows]
+    rows = [f"{i % 7 + 1}.000:{i % 5},5:{'ja' if i % 2 else 'Nein'}:-:{i}" for i in range(n)]
+    return ["größe:anteil:neu:leer:y", *rows]
 
 
 FIT = ("-t", "y", "--drop", "leer", "--holdout", "0")
@@ -221,10 +221,10 @@ FIT = ("-t", "y", "--drop", "leer", "--holdout", "0")
 def test_what_fit_was_told_is_remembered(tmp_path):
     table = write(tmp_path / "t.txt", *german(), encoding="cp850")
     model = tmp_path / "m.safetensors"
-    told = ("--delimiter", "|", "--encoding", "cp850", "--na", "-", "--decimal", ",")
+    told = ("--delimiter", ":", "--encoding", "cp850", "--na", "-", "--decimal", ",")
     run("fit", table, *FIT, *told, *QUICK, "-o", model, "-q")
     known = read_description(model)
-    assert known.text == Dialect("|", ",", ".", "cp850", ("-",))
+    assert known.text == Dialect(":", ",", ".", "cp850", ("-",))
     assert known.inputs[0].mean > 1000
     row = german()[:2]
     new = write(tmp_path / "n.txt", *row, encoding="cp850")
@@ -241,6 +241,16 @@ def test_what_fit_was_told_is_remembered(tmp_path):
     for command in ("evaluate", "explain"):
         rows = run_json(command, model, table)["rows"]
         assert rows == 40 if command == "evaluate" else len(rows) == 40
+
+
+def test_numbers_may_stand_for_missing_values(tmp_path):
+    with pytest.raises(TableError, match="column 'x' has no value in line 3"):
+        column(tmp_path, ["1", "-999", "3"], missing=["-999"])
+    source = open_source(
+        write(tmp_path / "n.csv", "x,y", "-999,2"), like=Dialect(missing=("-999",))
+    )
+    (batch,) = source.read({"x": pa.float64()})
+    assert batch.column(0).to_pylist() == [None]
 
 
 def test_signs_are_those_of_the_training_table(tmp_path):

@@ -257,6 +257,8 @@ def _harmless(cells: Any, terminal: bool) -> tuple[Any, int]:
     changed = int(pc.sum(runs).as_py() or 0)
     if changed:
         cells = pc.if_else(runs, pc.binary_join_element_wise("'", cells, ""), cells)
+    # pyarrow's writer looks also at what stands hidden under a null.
+    cells = pc.replace_with_mask(cells, pc.is_null(cells), pa.scalar(None, pa.string()))
     if terminal:
         shown = [None if text is None else printable(text) for text in cells.to_pylist()]
         cells = pa.array(shown, pa.string())

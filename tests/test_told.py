@@ -29,7 +29,7 @@ def test_a_sound_fit_says_nothing(data):
     model = FAWNRegressor((10,), max_iter=6000, tol=0.01, n_iter_no_change=500, random_state=0)
     assert told(model, *data) == {}
     assert model.outcome_ == "converged"
-    assert model.trust_ > 0.95
+    assert model.trust_ > 0.9
 
 
 def test_the_limit_of_epochs_is_said(data):

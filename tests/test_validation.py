@@ -62,7 +62,7 @@ class TestWeights:
         np.testing.assert_allclose(stack_weights(density), [0, 0, 1], atol=1e-9)
 
     def test_a_catastrophe_costs_no_more_than_its_share(self):
-        """One row in ten is given no density at all: a tenth of the weight goes to the broad one."""
+        """One row in ten is given no density at all: a tenth of the weight is the broad one's."""
         sure = np.full(100, 3.0)
         sure[:10] = -1e9
         weights = stack_weights(np.stack([sure, np.full(100, -1.0)]))

@@ -15,6 +15,16 @@ class InputError(ValueError):
     """
 
 
+class TrainingError(ValueError):
+    """Training became infinite or NaN; the sentence says what to try.
+
+    Examples
+    --------
+    >>> issubclass(TrainingError, ValueError)
+    True
+    """
+
+
 class FitWarning(UserWarning):
     """A fit that should not be relied on as it is; the sentence says why and what to do.
 

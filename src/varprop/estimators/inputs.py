@@ -223,5 +223,7 @@ def _in_order(source: AbstractSource) -> Data:
     if weight is not None and (weight == 1).all():
         weight = None
     names = [*source.features, *source.targets]
-    repeated = source.repeated or len(x) < n_before
+    # A row of weight 2 is the row twice.
+    whole = weight is not None and bool((weight == np.round(weight)).all())
+    repeated = source.repeated or len(x) < n_before or whole
     return Data(x, y, weight, x_var, names=names, numbers=numbers, sound=True, repeated=repeated)

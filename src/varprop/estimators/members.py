@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 
 from varprop.data.source import AbstractSource, Data
 from varprop.data.statistics import Scaling, Statistics
+from varprop.errors import TrainingError
 from varprop.estimators.options import epoch_recipe, make_model, make_objective, make_recipe
 from varprop.estimators.validation import SetAside
 from varprop.learning.likelihoods import AbstractLikelihood
@@ -339,8 +340,8 @@ def member_dtype(model: Model) -> np.dtype:
     return next(np.dtype(leaf.dtype) for leaf in jax.tree.leaves(model) if hasattr(leaf, "dtype"))
 
 
-def _nonfinite(recipe: Recipe) -> ValueError:
-    return ValueError(
+def _nonfinite(recipe: Recipe) -> TrainingError:
+    return TrainingError(
         "Training became infinite or NaN: lower learning_rate_init (it is "
         f"{recipe.learning_rate:g}), try dtype='float64', or look for extreme values in X and y."
     )

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from varprop.data.source import AbstractSource, gather
 from varprop.data.statistics import Statistics
-from varprop.errors import FitWarning
+from varprop.errors import FitWarning, TrainingError
 from varprop.estimators.base import AbstractRegressor
 from varprop.estimators.inputs import rows_to_predict, training_data
 from varprop.estimators.members import Task, worst
@@ -177,7 +177,11 @@ class StackedRegressor(AbstractRegressor):
             network._validate_params()
             options = network.get_params(deep=False)
             task = Task(options, data, statistics, self.scaling_, aside)
-            told = network._train(task) or told
+            try:
+                told = network._train(task) or told
+            except TrainingError as error:
+                self._warn(f"the network {name!r} is left out: {error}")
+                continue
             self.estimators_.append((name, network))
             assert network._held is not None
             judged[name] = network._held

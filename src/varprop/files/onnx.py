@@ -127,8 +127,9 @@ def _components(model: AbstractRegressor, scaled: jax.Array) -> list[_Component]
         line = model.linear_
         if line is not None and model.weights_[LINEAR] > 0:
             mean = scaled @ line.coef.T + line.intercept
-            spread = [jnp.sum((scaled @ cov) * scaled, axis=1) for cov in line.cov]
-            var = jnp.stack(spread, axis=1) + line.noise_var
+            apart, var = scaled - line.center, jnp.asarray(line.noise_var)
+            for cov, target in zip(line.cov, np.eye(model.n_outputs_), strict=True):
+                var = var + jnp.sum((apart @ cov) * apart, axis=1)[:, None] * target
             parts.append(_Component(model.weights_[LINEAR], mean, var, None))
         broad = model.weights_[CONSTANT]
     if broad > 0:

@@ -46,7 +46,7 @@ _KEYS = {
     "weights",
     "y_ndim",
 }
-_LINE = ("coef", "intercept", "noise_var", "cov")
+_LINE = ("center", "coef", "intercept", "noise_var", "cov")
 
 
 def save_estimator(model: AbstractRegressor, path: str | os.PathLike[str]) -> None:
@@ -162,7 +162,9 @@ def _of_network(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Stacke
     model.weights_ = {"network": trust, CONSTANT: 1 - trust}
     if old:
         d = network.n_outputs_
+        # It was in the targets' units, and its center was its shift.
         scaling = Scaling(old["linear.center"], old["linear.scale"], np.zeros(d), np.ones(d))
+        old["linear.center"] = np.zeros_like(old["linear.center"])
         model.linear_ = LinearModel(scaling, *(old[f"linear.{name}"] for name in _LINE))
         model.weights_ = {"network": trust, LINEAR: 0.0, CONSTANT: 1 - trust}
     model._describe_training()
@@ -220,14 +222,14 @@ def _check_old_line(header: dict[str, Any], left: dict[str, Any]) -> None:
     lines = {name: left[name] for name in left if name.startswith("linear.")}
     n, d = header.get("n_features"), header.get("n_outputs")
     if lines and "table" in header and type(n) is type(d) is int:
-        take_out(lines, {"linear.center": (n,), "linear.scale": (n,), **_line_shapes(n, d)})
+        take_out(lines, {"linear.scale": (n,), **_line_shapes(n, d)})
     if lines:
         raise ModelFileError(f"array {min(lines)[:80]!r} is unknown.")
 
 
 def _line_shapes(n: int, d: int) -> dict[str, tuple[int, ...]]:
-    shapes = {"coef": (d, n), "intercept": (d,), "noise_var": (d,), "cov": (d, n, n)}
-    return {f"linear.{name}": shape for name, shape in shapes.items()}
+    sizes = zip(_LINE, ((n,), (d, n), (d,), (d,), (d, n, n)), strict=True)
+    return {f"linear.{name}": size for name, size in sizes}
 
 
 def _list(value: Any) -> list[Any]:

@@ -20,6 +20,8 @@ class LinearModel:
     ----------
     scaling
         Of inputs and targets.
+    center
+        Mean of the inputs it was fitted to, shape (features,).
     coef
         Shape (targets, features).
     intercept, noise_var
@@ -37,6 +39,7 @@ class LinearModel:
     """
 
     scaling: Scaling
+    center: np.ndarray
     coef: np.ndarray
     intercept: np.ndarray
     noise_var: np.ndarray
@@ -64,7 +67,8 @@ class LinearModel:
         for target in rows.y.T:
             fit = BayesianRidge().fit(rows.x, target, weight)
             fits.append((fit.coef_, fit.intercept_, 1 / fit.alpha_, fit.sigma_))
-        return cls(scaling, *(np.array(part, np.float64) for part in zip(*fits, strict=True)))
+        parts = (np.array(part, np.float64) for part in zip(*fits, strict=True))
+        return cls(scaling, np.asarray(fit.X_offset_, np.float64), *parts)
 
     def predict_dist(
         self, X: np.ndarray, x_var: np.ndarray | None = None, *, squeeze: bool = False
@@ -83,7 +87,8 @@ class LinearModel:
         """
         x, x_var = self.scaling.inputs(X, x_var, np.float64)
         mean = x @ self.coef.T + self.intercept
-        var = np.stack([np.einsum("ij,ij->i", x @ cov, x) for cov in self.cov], axis=1)
+        apart = x - self.center
+        var = np.stack([np.einsum("ij,ij->i", apart @ cov, apart) for cov in self.cov], axis=1)
         if x_var is not None:
             spread = np.diagonal(self.cov, axis1=1, axis2=2)
             var = var + x_var @ (self.coef**2 + spread).T

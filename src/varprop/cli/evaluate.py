@@ -23,6 +23,7 @@ def evaluate(
         list[str] | None,
         typer.Option("--target", "-t", help="Columns with the targets, if named otherwise."),
     ] = None,
+    only: opening.PartOption = None,
     unseen: opening.UnseenOption = opening.Unseen.error,
     delimiter: opening.DelimiterOption = None,
     decimal: opening.DecimalOption = None,
@@ -44,6 +45,7 @@ def evaluate(
 
     from varprop.tables import evaluate_table
 
+    fitted = fitted.part(only)
     pre = fitted.preprocessing
     scored, notes = evaluate_table(fitted, source, unseen=unseen.value)
     shared.note(notes, quiet=quiet)
@@ -59,6 +61,7 @@ def evaluate(
                 "rows": n_rows,
                 "scorecard": scored.card,
                 "verdict": scored.verdict,
+                "share_trained_on": scored.share_seen,
                 "report": report,
                 "notes": notes,
             }

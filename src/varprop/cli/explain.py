@@ -16,6 +16,7 @@ def explain(
     top: Annotated[
         int, typer.Option("--top", help="Inputs shown for each row; 0 shows all.", min=0)
     ] = 10,
+    only: opening.PartOption = None,
     unseen: opening.UnseenOption = opening.Unseen.error,
     delimiter: opening.DelimiterOption = None,
     decimal: opening.DecimalOption = None,
@@ -32,6 +33,7 @@ def explain(
     """
     dialect = opening.told(delimiter, decimal, thousands, encoding, na)
     fitted, source = opening.open_both(model, table, dialect)
+    fitted = fitted.part(only)
 
     from varprop.tables import explain_table
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from varprop.cli import opening, shared
+
+if TYPE_CHECKING:
+    from varprop.tables.model import TableModel
 
 
 @shared.command
@@ -50,6 +53,14 @@ def fit(
     refit: Annotated[
         bool, typer.Option("--refit", help="After the scorecard fit again, on all rows.")
     ] = False,
+    kind: Annotated[
+        shared.Kind,
+        typer.Option(
+            "--model",
+            help="Networks and simple models weighted by rows they have not seen, one network "
+            "beside the simple models, or the simple models alone.",
+        ),
+    ] = shared.Kind.stack,
     objective: Annotated[
         shared.Objective, typer.Option("--objective", help="What training minimizes.")
     ] = shared.Objective.ropd,
@@ -130,6 +141,7 @@ def fit(
             missing=missing.value,
         ),
         options,
+        model=kind.value,
         holdout=holdout,
         refit=refit,
         seed=seed,
@@ -144,7 +156,8 @@ def fit(
     if report is not None and held is not None:
         from varprop.tables import report_table
 
-        settings = {"table": source.label, "seed": seed, "missing": missing.value, **options}
+        settings = {"table": source.label, "seed": seed, "missing": missing.value}
+        settings |= {"model": kind.value, **options, "weights": _weights(model)}
         report_table(report, f"{source.label}: {', '.join(target)}", model, held, settings)
     n_held = 0 if held is None else len(held.y)
     if json:
@@ -158,6 +171,8 @@ def fit(
                 "targets": list(target),
                 "scorecard": None if held is None else held.card,
                 "verdict": None if held is None else held.verdict,
+                "weights": model.regressor.weights_,
+                "out_of_fold_nll": model.regressor.out_of_fold_nll_,
                 "outcome": model.regressor.outcome_,
                 "epochs": model.regressor.n_iter_,
                 "seconds": fitted.seconds,
@@ -171,6 +186,7 @@ def fit(
         shared.print_scorecard(
             held.card, f"{', '.join(target)}: {n_held} held-out rows", held.verdict
         )
+    shared.say(f"The prediction is {_weights(model)}, as rows they had not seen have it.")
     which = "all" if refit or held is None else "the other"
     shared.say(
         f"Saved {output}: fitted on {which} {fitted.n_train} rows in {fitted.seconds:.1f} s."
@@ -179,3 +195,10 @@ def fit(
         shared.say("(--refit fits once more, on all rows.)")
     if report is not None:
         shared.say(f"Report: {report}")
+
+
+def _weights(model: TableModel) -> str:
+    """Return what the prediction is made of, in words."""
+    shares = sorted(model.regressor.weights_.items(), key=lambda item: -item[1])
+    shown = [f"{weight:.0%} {name}" for name, weight in shares if weight >= 0.005]
+    return ", ".join(shown)

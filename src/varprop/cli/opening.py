@@ -69,6 +69,14 @@ UnseenOption = Annotated[
         help="A category the training data did not have is an error, or counts as unknown.",
     ),
 ]
+PartOption = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="NAME",
+        help="Predict by one part of the model alone, such as linear; by all of it unless given.",
+    ),
+]
 
 
 def told(

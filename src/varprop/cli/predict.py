@@ -25,9 +25,19 @@ def predict(
     interval: Annotated[
         float, typer.Option("--interval", help="Probability between lower and upper.")
     ] = 0.9,
+    recalibrate: Annotated[
+        str | None,
+        typer.Option(
+            "--recalibrate",
+            metavar="TABLE",
+            help="Rows with observed targets, not trained on: lower and upper are moved such that "
+            "they hold as many as --interval promises.",
+        ),
+    ] = None,
     quantiles: Annotated[
         str | None, typer.Option("--quantiles", help="More columns, such as 0.1,0.5,0.9.")
     ] = None,
+    only: opening.PartOption = None,
     unseen: opening.UnseenOption = opening.Unseen.error,
     delimiter: opening.DelimiterOption = None,
     decimal: opening.DecimalOption = None,
@@ -59,18 +69,31 @@ def predict(
             f"{quantiles!r}."
         )
     dialect = opening.told(delimiter, decimal, thousands, encoding, na)
+    if recalibrate == "-" == table:
+        raise shared.wrong_usage("only one table can come from standard input.")
     if output != "-":
-        shared.check_output(output, table, model)
+        shared.check_output(output, table, model, *([recalibrate] if recalibrate else []))
 
     from varprop.tables.model import TableRows
     from varprop.tables.prediction import output_format, predict_table, write_table
 
     output_format(output)  # a name that says none is found before the work and not after it
     fitted, source = opening.open_both(model, table, dialect)
+    fitted = fitted.part(only)
     rows = TableRows(source, fitted.preprocessing, unseen=unseen.value, targets=False)
-    batches = predict_table(fitted, rows, interval=interval, quantiles=alphas)
+    factor, more = None, list[str]()
+    if recalibrate is not None:
+        from varprop.tables.evaluation import recalibrate as recalibrated
+
+        held = opening.open_table(recalibrate, dialect, fitted.preprocessing)
+        factor, more = recalibrated(fitted, held, interval=interval, unseen=unseen.value)
+        reach = ", ".join(f"{each:.2f}" for each in factor)
+        more.append(
+            f"the interval reaches {reach} standard deviations either way, as {held.label} asks "
+            "for."
+        )
+    batches = predict_table(fitted, rows, interval=interval, quantiles=alphas, factor=factor)
     result: dict[str, Any]
-    more: list[str] = []
     if json and output == "-":
         import pyarrow as pa
 

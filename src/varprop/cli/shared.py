@@ -24,6 +24,7 @@ from varprop.errors import InputError, printable
 Missing = enum.StrEnum("Missing", ["error", "drop", "impute"])
 Objective = enum.StrEnum("Objective", ["ropd", "vi"])
 Likelihood = enum.StrEnum("Likelihood", ["gaussian", "heteroscedastic"])
+Kind = enum.StrEnum("Kind", ["stack", "network", "linear"])
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print the result as one JSON object, for machines.")

@@ -287,10 +287,12 @@ class FAWNRegressor(AbstractRegressor):
             self.trust_ = trust(self._held, self.scaling_, squeeze=squeeze)
         self.outcome_ = worst(fit.outcome for fit in fits).value
         self.loss_ = float(np.mean([fit.loss for fit in fits]))
-        self.n_iter_ = max(len(fit.history) for fit in fits)
+        # Those of all rows come first; an epoch of others is shorter.
+        whole = fits[: self.n_members]
+        self.n_iter_ = max(len(fit.history) for fit in whole)
         self.n_steps_ = sum(fit.n_steps for fit in fits)
-        curves = np.full((len(fits), self.n_iter_), np.nan)
-        for curve, fit in zip(curves, fits, strict=True):
+        curves = np.full((len(whole), self.n_iter_), np.nan)
+        for curve, fit in zip(curves, whole, strict=True):
             curve[: len(fit.history)] = fit.history
         self.loss_curve_ = np.nanmean(curves, axis=0)
         self.restart_losses_ = np.array([fit.restart_losses for fit in fits])

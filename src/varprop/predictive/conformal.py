@@ -20,6 +20,7 @@ import numpy as np
 
 from varprop.brief import brief
 from varprop.predictive.checks import as_targets, check_share
+from varprop.predictive.distribution import Predictive
 from varprop.predictive.scoring import predict_dist
 
 
@@ -69,7 +70,13 @@ class Conformal:
             Cover all outputs of a row at once with the given probability, instead of each output by
             itself.
         """
-        dist = predict_dist(estimator, X)
+        return dataclasses.replace(
+            cls.of(predict_dist(estimator, X), y, joint=joint), estimator=estimator
+        )
+
+    @classmethod
+    def of(cls, dist: Predictive, y: Any, *, joint: bool = False) -> Conformal:
+        """Compare predictions with what was observed: for `factor` alone, without an estimator."""
         y = as_targets(y, "y", dist.shape)
         std = dist.std.reshape(y.shape)
         if not (std > 0).all():
@@ -78,7 +85,7 @@ class Conformal:
         scores = np.abs(y - dist.mean.reshape(y.shape)) / std
         if joint:
             scores = scores.max(axis=1, keepdims=True)
-        return cls(estimator, np.sort(scores, axis=0), joint)
+        return cls(None, np.sort(scores, axis=0), joint)
 
     def factor(self, coverage: float) -> np.ndarray:
         """Return how many standard deviations an interval of this coverage reaches either way.

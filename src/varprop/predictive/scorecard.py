@@ -35,6 +35,8 @@ ENOUGH = 30
 # Level of each of the two tests that must agree for "clearly", both directions together; and the
 # chance of "do not use" for a model whose stated distributions are all the true ones.
 _CLEAR, _REFUTED = 0.005, 0.01
+# Nats below which no difference matters, however clear.
+_WORTH = 0.01
 
 
 def scores(y: np.ndarray, prediction: Predictive, targets: Sequence[str] | None = None) -> Scores:
@@ -159,6 +161,8 @@ def verdict(y: np.ndarray, predictions: Mapping[str, Predictive]) -> str:
         # The mean's own test, and one that a few rows cannot sway.
         ranks = stats.wilcoxon(gain, alternative="greater" if mean > 0 else "less").pvalue
         whole = stats.t.sf(abs(mean) / error, n - 1) if error > 0 else 0.0
+        if abs(mean) < _WORTH:
+            return f"This model is as good as the {best}: NLL differs by less than {_WORTH}."
         if max(ranks, whole) < _CLEAR / 2:
             if mean > 0:
                 return f"This model is clearly better than the {best}: NLL lower {by}."

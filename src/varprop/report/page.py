@@ -40,6 +40,7 @@ def write_report(
     loss_curve: ArrayLike | None = None,
     importance: Mapping[str, tuple[float, float]] | None = None,
     settings: Mapping[str, object] | None = None,
+    share_seen: float | None = 0.0,
 ) -> None:
     """Write one self-contained HTML page on what was predicted, how well and how surely.
 
@@ -53,7 +54,7 @@ def write_report(
     title : str
         Heading of the page.
     prediction : Predictive
-        Of the rows that the model has not seen.
+        Of rows that the model has not seen, or as `share_seen` says.
     y : array of shape (n,) or (n, d)
         What was observed there.
     target_names : sequence of str
@@ -72,6 +73,8 @@ def write_report(
         As of `varprop.importance.feature_importance`.
     settings : mapping, optional
         Settings and versions to print.
+    share_seen : float or None, default 0
+        Share of the rows that the model was trained on; None if it is not known.
 
     Examples
     --------
@@ -121,6 +124,7 @@ def write_report(
         "report.html",
         settings=settings,
         title=title,
+        share_seen=share_seen,
         n=n,
         names=names,
         n_inputs=len(columns),

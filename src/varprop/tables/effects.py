@@ -120,7 +120,7 @@ class _ByColumn:
             X[:, place] = self.rows.X[numbers[:, number], place]
             if std is not None and self.rows.X_std is not None:
                 std[:, place] = self.rows.X_std[numbers[:, number], place]
-        return self.model.regressor.predict_dist(X, std)
+        return self.model.regressor.predict_dist(X, std, model=self.model.choice)
 
 
 def column_importance(
@@ -200,5 +200,6 @@ def report_table(
         verdict=scored.verdict,
         loss_curve=model.regressor.loss_curve_,
         importance=column_importance(model, scored.rows) if len(scored.y) > 1 else None,
+        share_seen=scored.share_seen,
         settings=settings,
     )

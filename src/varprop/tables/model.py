@@ -102,6 +102,7 @@ class TableRows(AbstractSource):
         known = {*needed, *pre.targets, *pre.dropped}
         self.new_columns = [name for name in table.names if name not in known]
         self.n_rows_read = self.n_imputed = self.n_unseen = self.n_incomplete = 0
+        self.n_outside, self._first_outside = 0, ""
         # Ids stay text, so that 007 comes out as it came in.
         self._columns = {c.name: READ_AS[c.values].text_type for c in pre.inputs}
         self._columns |= dict.fromkeys(pre.ids, pa.string())
@@ -160,6 +161,13 @@ class TableRows(AbstractSource):
         if not first:
             raise TableError(f"{self.table.label} has a header but no rows.")
 
+    def saw_outside(self, numbers: np.ndarray, words: np.ndarray) -> None:
+        """Count rows, given by their numbers, of which something is said to be outside."""
+        said = np.flatnonzero(words != None)  # noqa: E711 - entry by entry
+        if len(said) and not self.n_outside:
+            self._first_outside = f"{self.table.where(int(numbers[said[0]]))}: {words[said[0]]}"
+        self.n_outside += len(said)
+
     def notes(self) -> list[str]:
         """Return sentences the user should see, once all rows are read."""
         found = list(self.table.notes)
@@ -174,6 +182,12 @@ class TableRows(AbstractSource):
             found.append(f"{which} had a category that the training data did not have.")
         if self.n_incomplete:
             found.append(f"no prediction for {count_rows(self.n_incomplete)} with missing values.")
+        if self.n_outside:
+            lie = "lies" if self.n_outside == 1 else "lie"
+            found.append(
+                f"{count_rows(self.n_outside)} {lie} outside of what training has seen, where a "
+                f"prediction is a guess (the first is {self._first_outside})."
+            )
         return found
 
     def read(self, block: int) -> Iterator[Rows]:
@@ -201,6 +215,8 @@ class Scored:
         Scores, beside the simple models.
     verdict
         The same in one sentence.
+    share_seen
+        Share of the rows that were trained on; None if it is not known.
     """
 
     rows: Encoded
@@ -208,6 +224,7 @@ class Scored:
     prediction: Predictive
     card: Scorecard
     verdict: str
+    share_seen: float | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -281,7 +298,17 @@ class TableModel:
         predictions = self.with_simple(rows, where)
         card = scorecard(y, predictions, self.preprocessing.targets)
         said = verdict(y, predictions)
-        return Scored(rows, y, predictions[MODEL], card, said)
+        share = self.regressor.share_seen(rows.X, rows.y)
+        return Scored(rows, y, predictions[MODEL], card, said, share)
+
+    def part(self, name: str | None) -> TableModel:
+        """Return the model that predicts by one of its parts alone; all of it for None."""
+        if name is not None and name not in self.regressor.weights_:
+            raise TableError(
+                f"the model has no part {name!r}: it has "
+                f"{', '.join(map(repr, self.regressor.weights_))}."
+            )
+        return dataclasses.replace(self, choice=name)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file that holds everything, whole or not at all."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import dataclasses
 import gzip
 import io
 import itertools
@@ -21,10 +20,10 @@ import pyarrow.parquet as pq
 
 from varprop.atomic import replacing
 from varprop.errors import printable
-from varprop.tables.columns import count_rows, join_rows, to_text
+from varprop.tables.columns import to_text
 from varprop.tables.kinds import kind_of
-from varprop.tables.model import Scored, TableModel, TableRows
-from varprop.tables.source import Source
+from varprop.tables.model import TableModel, TableRows
+from varprop.tables.outside import outside_words
 from varprop.tables.text import TableError
 
 _FORMATS = {
@@ -45,6 +44,7 @@ def predict_table(
     *,
     interval: float = 0.9,
     quantiles: Sequence[float] = (),
+    factor: np.ndarray | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Predict every row of a table, block by block; what is counted on the way is in `rows`.
 
@@ -56,13 +56,17 @@ def predict_table(
         Probability between ``lower`` and ``upper``.
     quantiles
         Probabilities of further columns.
+    factor
+        Standard deviations that the interval reaches either way, shape (targets,), as
+        `varprop.tables.recalibrate` says; the distribution's own quantiles unless given.
 
     Yields
     ------
     pyarrow.RecordBatch
         Ids first, or the number of the row, from 1, where there are none; then the results. A row
         without a prediction has none. The standard deviations of model and noise are there only if
-        the model tells them apart.
+        the model tells them apart. The last column, ``outside``, says in words what about a row is
+        unlike all that training has seen: the prediction is a guess there.
 
     Raises
     ------
@@ -73,11 +77,10 @@ def predict_table(
     --------
     >>> from varprop.tables import Roles, fit_table
     >>> table = pa.table({"size": np.arange(60) % 7, "price": np.arange(60) % 7 + 0.5})
-    >>> options = {"max_iter": 5, "objective": "vi"}
-    >>> model = fit_table(Source.of_table(table), Roles(("price",)), options).model
+    >>> model = fit_table(Source.of_table(table), Roles(("price",)), model="linear").model
     >>> rows = TableRows(Source.of_table(table.slice(0, 2)), model.preprocessing, targets=False)
     >>> next(predict_table(model, rows)).schema.names
-    ['row', 'mean', 'std', 'model_std', 'noise_std', 'lower', 'upper']
+    ['row', 'mean', 'std', 'lower', 'upper', 'outside']
     """
     targets, source, ids = model.preprocessing.targets, rows.table, {}
     for name in model.preprocessing.ids:
@@ -94,22 +97,31 @@ def predict_table(
     names = ["mean", "std", *parts, "lower", "upper", *(f"q{alpha:g}" for alpha in quantiles)]
     if len(targets) > 1:
         names = [f"{target}_{name}" for target in targets for name in names]
-    clash = sorted(set(names) & set(ids))
+    clash = sorted({*names, "outside"} & set(ids))
     if clash:
         raise TableError(f"the id column {clash[0]!r} has the name of a result: rename it.")
     keys = ids or {"row": pa.int64()}
-    schema = pa.schema([*keys.items(), *((name, pa.float64()) for name in names)])
+    numbers = [(name, pa.float64()) for name in names]
+    schema = pa.schema([*keys.items(), *numbers, ("outside", pa.string())])
     for block in itertools.chain(waiting, blocks):
         complete = block.complete
         values = np.full((len(complete), len(names)), np.nan)
+        words = np.full(len(complete), None, object)
         if complete.any():
+            whole = block.only_complete()
             if found is None:
-                found = model.predict_dist(block.only_complete(), source.where)
+                found = model.predict_dist(whole, source.where)
             prediction, found = found, None
+            words[complete] = outside_words(model.regressor, model.preprocessing, whole)
+            rows.saw_outside(block.numbers, words)
             columns = [prediction.mean, prediction.std]
             if parts:
                 columns += [prediction.model_std, prediction.noise_std]
             columns += list(np.moveaxis(prediction.quantile(levels), -1, 0))
+            if factor is not None:
+                reach = prediction.std * (factor if prediction.mean.ndim == 2 else factor[0])
+                first = 2 + len(parts)
+                columns[first : first + 2] = prediction.mean - reach, prediction.mean + reach
             stacked = np.stack([c.reshape(-1, len(targets)) for c in columns], axis=2)
             values[complete] = stacked.reshape(len(stacked), -1)
         arrays = [] if ids else [pa.array(block.numbers + 1, pa.int64())]
@@ -126,6 +138,7 @@ def predict_table(
         # NaN only stands for "no prediction": those of rows are finite.
         hidden = None if complete.all() else ~complete
         arrays += [pa.array(np.ascontiguousarray(column), mask=hidden) for column in values.T]
+        arrays.append(pa.array(words, pa.string()))
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -263,57 +276,3 @@ def _harmless(cells: Any, terminal: bool) -> tuple[Any, int]:
         shown = [None if text is None else printable(text) for text in cells.to_pylist()]
         cells = pa.array(shown, pa.string())
     return cells, changed
-
-
-def evaluate_table(
-    model: TableModel, source: Source, *, unseen: str = "error"
-) -> tuple[Scored, list[str]]:
-    """Score a model on a table with observed targets; all rows are held in memory.
-
-    Parameters
-    ----------
-    model, source
-        What is scored, and on what.
-    unseen
-        "error", or "average" to take a category that training has not seen as unknown.
-
-    Returns
-    -------
-    scored, notes
-        Scores beside those of the simple models of the training data, and remarks.
-
-    Raises
-    ------
-    InputError
-        If there are fewer than two rows to score, or one cannot be used.
-    """
-    rows = TableRows(source, model.preprocessing, unseen=unseen, targets=True)
-    parts, n_without = [], 0
-    for block in rows.encoded():
-        assert block.y is not None
-        holes = np.isnan(block.y).any(axis=1)
-        if holes.any() and model.preprocessing.missing == "error":
-            place = source.where(int(block.numbers[np.argmax(holes)]))
-            raise TableError(f"a target has no value in {place}: fill it in or remove the row.")
-        n_without += int(holes.sum())
-        parts.append(dataclasses.replace(block, complete=block.complete & ~holes))
-    joined = join_rows(parts)
-    if len(joined.X) < 2:
-        raise TableError(
-            f"{source.label} has {count_rows(len(joined.X))} to score: scores need at least two."
-        )
-    scored, notes = model.score(joined, source.where), rows.notes()
-    for name, scores in scored.card.items():
-        plain = [
-            v
-            for score in scores.values()
-            for v in (score.values() if isinstance(score, dict) else [score])
-        ]
-        if not np.isfinite(plain).all():
-            raise TableError(
-                f"the scores of {name} are no finite numbers: the model file is damaged, or the "
-                "targets are far too large."
-            )
-    if n_without:
-        notes.append(f"{count_rows(n_without)} without a target left out.")
-    return scored, notes

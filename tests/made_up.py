@@ -3,6 +3,9 @@
 import numpy as np
 
 from varprop.bench import registry
+from varprop.data.source import Data
+from varprop.data.statistics import Scaling
+from varprop.predictive.simple import LinearModel, constant_gaussian
 
 N_ROWS, N_INPUTS, NOISE = 120, 2, 2.0
 
@@ -44,3 +47,14 @@ def split(number):
     rng = np.random.RandomState(1)
     rows = [rng.permutation(N_ROWS) for _ in range(number + 1)][number]
     return rows[:108], rows[108:]
+
+
+def flat(mean, std, n_rows):
+    """The constant Gaussian of targets with this mean and standard deviation, shape (targets,)."""
+    scaling = Scaling(np.zeros(1), np.ones(1), np.asarray(mean, float), np.asarray(std, float))
+    return constant_gaussian(scaling, n_rows, squeeze=len(mean) == 1)
+
+
+def line(X, y):
+    """The linear model of these rows."""
+    return LinearModel.fit(X, y, scaling=Scaling.of(Data(X, y)))

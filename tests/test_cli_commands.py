@@ -10,12 +10,13 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
+import made_up
 import varprop.cli.demo
 import varprop.tables.source
 from cli_runs import QUICK, houses, run, run_json, sentence, workplace
 from varprop import FAWNRegressor
 from varprop.files.regressor import save_regressor
-from varprop.predictive.scorecard import CONSTANT, LINEAR, MODEL, SCORES, constant_gaussian, scores
+from varprop.predictive.scorecard import CONSTANT, LINEAR, MODEL, SCORES, scores
 from varprop.tables import TableModel, TableRows, open_source
 from varprop.tables.columns import join_rows
 from varprop.tables.model import to_json
@@ -234,7 +235,7 @@ def test_evaluate(place, tmp_path):
     dist = fitted.predict_dist(rows, str)
     assert result["scorecard"][MODEL] == scores(y, dist)
     scaling = fitted.regressor.scaling_
-    by_hand = scores(y, constant_gaussian(scaling.y_shift, scaling.y_scale, 60))
+    by_hand = scores(y, made_up.flat(scaling.y_shift, scaling.y_scale, 60))
     assert result["scorecard"][CONSTANT] == by_hand
     assert LINEAR in result["scorecard"]
     page = report.read_text("utf-8")

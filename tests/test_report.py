@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import made_up
+
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
@@ -21,7 +23,6 @@ from varprop.predictive.scorecard import (
     CONSTANT,
     DO_NOT_USE,
     MODEL,
-    constant_gaussian,
     scorecard,
     verdict,
 )
@@ -144,7 +145,7 @@ SENTENCES = {
 def test_all_sentences_come_from_one_judgement(path, case):
     stretch, n, must, never = SENTENCES[case]
     y, p = drawn(n, seed=9, stretch=stretch)
-    flat = constant_gaussian(np.array([y.mean()]), np.array([y.std()]), n)
+    flat = made_up.flat(np.array([y.mean()]), np.array([y.std()]), n)
     models = {MODEL: p, CONSTANT: flat}
     write_report(
         path,
@@ -208,7 +209,7 @@ def test_a_model_of_no_use_is_not_shown_in_green(path):
 
 def test_several_targets_have_a_table_each(path):
     y, p = drawn(60, 2)
-    flat = constant_gaussian(y.mean(axis=0), y.std(axis=0), 60)
+    flat = made_up.flat(y.mean(axis=0), y.std(axis=0), 60)
     card = scorecard(y, {MODEL: p, CONSTANT: flat}, ["price", "weight"])
     write_report(
         path, title="T", prediction=p, y=y, target_names=["price", "weight"], scorecard=card

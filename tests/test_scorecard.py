@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import made_up
 from varprop.predictive import Predictive
 from varprop.predictive.scorecard import (
     CONSTANT,
     LINEAR,
     MODEL,
     SCORES,
-    LinearModel,
     by_target,
-    constant_gaussian,
     scorecard,
     scores,
     verdict,
@@ -57,8 +56,8 @@ def test_noise_per_row_beats_one_noise_for_all(rows):
 def test_simple_models_have_the_shape_of_the_targets(rows, d):
     x, y, _ = rows
     targets = np.column_stack([y, 3 * y + 100])[:, :d]
-    line = LinearModel.fit(x, targets).predict_dist(x)
-    flat = constant_gaussian(targets.mean(axis=0), targets.std(axis=0), len(x))
+    line = made_up.line(x, targets).predict_dist(x)
+    flat = made_up.flat(targets.mean(axis=0), targets.std(axis=0), len(x))
     shape = (400,) if d == 1 else (400, 2)
     assert line.shape == flat.shape == line.mean.shape == shape
     public = targets.reshape(shape)
@@ -147,7 +146,7 @@ def test_a_catastrophe_is_called_one():
     var = np.full(200, 0.5)
     var[:3] = 1e-7
     collapsed = Predictive.gaussian(0.5 * y, var, 0.0)
-    flat = constant_gaussian(np.zeros(1), np.ones(1), 200)
+    flat = made_up.flat(np.zeros(1), np.ones(1), 200)
     text = verdict(y, {MODEL: collapsed, CONSTANT: flat})
     rows = int(re.search(r"far too sure on (\d+) of 200 rows", text)[1])
     assert 1 <= rows <= 3
@@ -167,7 +166,7 @@ def test_one_row_in_a_thousand_is_a_catastrophe_too():
         y,
         {
             MODEL: Predictive.gaussian(0 * y, var, 0.0),
-            CONSTANT: constant_gaussian(np.zeros(1), np.ones(1), 1000),
+            CONSTANT: made_up.flat(np.zeros(1), np.ones(1), 1000),
         },
     )
     assert "too sure on 1 of 1,000 rows" in text
@@ -177,7 +176,7 @@ def test_one_row_in_a_thousand_is_a_catastrophe_too():
 def test_too_cautious_is_not_called_too_sure():
     y = np.random.default_rng(2).normal(size=60)
     wide = Predictive.gaussian(0 * y, 0 * y, 400.0)
-    text = verdict(y, {MODEL: wide, CONSTANT: constant_gaussian(np.zeros(1), np.ones(1), 60)})
+    text = verdict(y, {MODEL: wide, CONSTANT: made_up.flat(np.zeros(1), np.ones(1), 60)})
     assert "far too cautious" in text
     assert "too sure" not in text
 
@@ -185,9 +184,9 @@ def test_too_cautious_is_not_called_too_sure():
 def test_few_rows_are_too_few():
     y = np.array([0.0, 0.1])
     sharp = Predictive.gaussian(y, 0 * y, 0.01)
-    text = verdict(y, {MODEL: sharp, CONSTANT: constant_gaussian(np.zeros(1), np.ones(1), 2)})
+    text = verdict(y, {MODEL: sharp, CONSTANT: made_up.flat(np.zeros(1), np.ones(1), 2)})
     assert text.startswith("Too few rows to tell (2): NLL lower than the constant Gaussian's by")
-    one = verdict(y[:1], {MODEL: sharp[0], CONSTANT: constant_gaussian(np.zeros(1), np.ones(1), 1)})
+    one = verdict(y[:1], {MODEL: sharp[0], CONSTANT: made_up.flat(np.zeros(1), np.ones(1), 1)})
     assert "±" not in one
 
 
@@ -196,5 +195,5 @@ def test_a_real_difference_is_found():
     x = rng.normal(size=100)
     y = x + 0.5 * rng.normal(size=100)
     model = Predictive.gaussian(x, 0 * x, 0.25)
-    flat = constant_gaussian(np.zeros(1), np.array([1.1]), 100)
+    flat = made_up.flat(np.zeros(1), np.array([1.1]), 100)
     assert "clearly better than the constant Gaussian" in verdict(y, {MODEL: model, CONSTANT: flat})

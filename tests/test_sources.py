@@ -19,7 +19,8 @@ from varprop.data import (
     split_source,
     statistics,
 )
-from varprop.data.source import AbstractSource, Rows, gather
+from varprop.data.parts import gather
+from varprop.data.source import AbstractSource, Rows
 from varprop.data.statistics import first_nonfinite
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
+import made_up
 from varprop.data.source import Data
 from varprop.data.statistics import Scaling, Statistics
 from varprop.estimators.methods import Interval
@@ -16,7 +17,6 @@ from varprop.learning.model import regression_model
 from varprop.predictive import Predictive, diagnostics, metrics
 from varprop.predictive.conformal import Conformal
 from varprop.predictive.importance import feature_importance
-from varprop.predictive.scorecard import LinearModel, constant_gaussian
 from varprop.tables.columns import NumberColumn, Preprocessing
 from varprop.tables.model import TableModel, TableRows
 from varprop.tables.prediction import predict_table
@@ -148,11 +148,11 @@ def test_simple_models_importance_and_conformal_at_any_size(size):
     rng = np.random.default_rng(3)
     X = rng.normal(size=(80, 2))
     y = X @ np.array([[2.0], [0.3]]) + 1 + 0.1 * rng.normal(size=(80, 1))
-    plain, large = LinearModel.fit(X, y), LinearModel.fit(X / size, y * size)
+    plain, large = made_up.line(X, y), made_up.line(X / size, y * size)
     p, q = plain.predict_dist(X), large.predict_dist(X / size)
     np.testing.assert_allclose(q.mean, p.mean * size, rtol=1e-6)
     np.testing.assert_allclose(q.std, p.std * size, rtol=1e-6)
-    c = constant_gaussian(np.array([size]), np.array([2 * size]), 3)
+    c = made_up.flat(np.array([size]), np.array([2 * size]), 3)
     assert c.mean.tolist() == [size] * 3
     np.testing.assert_allclose(c.std, 2 * size)
 
@@ -268,7 +268,7 @@ def test_reprs_are_short():
     X, y = rng.normal(size=(300, 20)), rng.normal(size=300)
     data = Data(X, y, np.ones(300), np.ones((300, 20)))
     p = Predictive.gaussian(y, y**2, 0.1)
-    linear = LinearModel.fit(X, y[:, None])
+    linear = made_up.line(X, y[:, None])
     things = [data, Statistics.of(data), Statistics.of(data).scaling, p, linear]
     things += [Interval(*p.interval()), Conformal.calibrate(linear, X, y)]
     things += [diagnostics.calibration_curve(y, p), diagnostics.pit_histogram(y, p)]

@@ -5,7 +5,8 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "source": ["AbstractSource", "Data", "Rows", "SourceError", "split_source"],
+        "parts": ["split_source"],
+        "source": ["AbstractSource", "Data", "Rows", "SourceError"],
         "statistics": ["Scaling", "Statistics"],
         "parquet": ["ParquetSource"],
         "frames": ["DaskSource"],

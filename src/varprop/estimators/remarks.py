@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from varprop.data.source import gather
+from varprop.data.parts import gather
 from varprop.errors import FitWarning
 from varprop.estimators.members import Task, Trained
 from varprop.estimators.validation import in_memory
 from varprop.training.result import propagate
 from varprop.training.schedule import Outcome
-
-if TYPE_CHECKING:
-    from varprop.estimators.regressor import FAWNRegressor
 
 # In standardized units: predicted means that vary by less say the same of every row.
 _CONSTANT = 0.01
@@ -30,13 +27,13 @@ _WEIGHT = 5.0
 _SOME_ROWS, _SOME_TRAINING_ROWS = 4, 2000
 
 
-def remarks(model: FAWNRegressor, task: Task, trained: Trained) -> list[Warning]:
+def remarks(model: Any, task: Task, trained: Trained) -> list[Warning]:
     """Return warnings, each one sentence with what to do next.
 
     Parameters
     ----------
     model
-        Just fitted.
+        A FAWNRegressor, just fitted.
     task, trained
         What it was trained on, and what came out.
     """
@@ -69,7 +66,7 @@ def remarks(model: FAWNRegressor, task: Task, trained: Trained) -> list[Warning]
     return found
 
 
-def _collapse(model: FAWNRegressor, trained: Trained) -> Iterator[str]:
+def _collapse(model: Any, trained: Trained) -> Iterator[str]:
     """Say what the rows set aside tell: that the network is too sure of itself, or says nothing."""
     judged, aside = model._held, trained.aside
     if judged is None or aside is None or model.trust_ is None:

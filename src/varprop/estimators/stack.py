@@ -11,7 +11,8 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from varprop.data.source import AbstractSource, gather
+from varprop.data.parts import gather
+from varprop.data.source import AbstractSource
 from varprop.data.statistics import Statistics
 from varprop.errors import FitWarning, TrainingError
 from varprop.estimators.base import AbstractRegressor

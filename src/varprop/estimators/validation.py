@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from varprop.data.fingerprints import fold_numbers, row_hashes
-from varprop.data.source import AbstractSource, Data, Rows, gather, split_source
+from varprop.data.parts import gather, split_source
+from varprop.data.source import AbstractSource, Data, Rows
 from varprop.data.statistics import Scaling
 from varprop.predictive.distribution import Predictive
 from varprop.predictive.metrics import crps_rows

@@ -35,7 +35,7 @@ class LinearModel:
     >>> X = np.linspace(0, 1, 50)[:, None]
     >>> model = LinearModel.fit(X, 3 * X + 1, scaling=Scaling.of(Data(X, 3 * X + 1)))
     >>> model.predict_dist(X[:1]).mean.round(2).tolist()
-    [[1.0]]
+    [1.0]
     """
 
     scaling: Scaling
@@ -71,7 +71,7 @@ class LinearModel:
         return cls(scaling, np.asarray(fit.X_offset_, np.float64), *parts)
 
     def predict_dist(
-        self, X: np.ndarray, x_var: np.ndarray | None = None, *, squeeze: bool = False
+        self, X: np.ndarray, x_var: np.ndarray | None = None, *, squeeze: bool | None = None
     ) -> Predictive:
         """Return the predictive distribution of rows.
 
@@ -83,8 +83,9 @@ class LinearModel:
             Variances of the inputs' errors, shape of X: exact, for errors independent of one
             another.
         squeeze
-            Whether a single target comes without an axis of its own.
+            Whether a single target comes without an axis of its own; it does unless given.
         """
+        squeeze = len(self.intercept) == 1 if squeeze is None else squeeze
         x, x_var = self.scaling.inputs(X, x_var, np.float64)
         mean = x @ self.coef.T + self.intercept
         apart = x - self.center

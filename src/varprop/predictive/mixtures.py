@@ -92,15 +92,31 @@ def absolute_moment(m: Array, s: Array) -> Array:
 
 
 def mixture_crps(y: Array, w: Array, m: Array, s: Array) -> Array:
-    """Continuous ranked probability score by the exact double sum ``E|X-y| - E|X-X'|/2``."""
-    out = np.zeros(np.broadcast_shapes(y.shape, m.shape[1:]))
+    """Continuous ranked probability score by the exact double sum ``E|X-y| - E|X-X'|/2``.
+
+    ``y`` is ``(n, d)``, ``w`` is ``(K, n, 1)`` or ``(K, 1, 1)``. Members that weigh nothing in a
+    row cost nothing there: rows may differ in how many they have.
+    """
+    out = np.empty(m.shape[1:])
+    w = np.broadcast_to(w, (*m.shape[:2], 1))
+    live = w[..., 0] > 0
+    order = np.argsort(live.sum(axis=0), kind="stable")
+    for block in _blocks(len(order), _BLOCK // 16):
+        rows = order[block]
+        keep = live[:, rows].any(axis=1)
+        out[rows] = _crps_block(y[rows], *(a[keep][:, rows] for a in (w, m, s)))
+    # The true score is never negative; far members can leave a rounding error below zero.
+    return np.maximum(out, 0.0)
+
+
+def _crps_block(y: Array, w: Array, m: Array, s: Array) -> Array:
+    out = np.zeros(y.shape)
     for i in range(len(m)):
         # E|X - X'| of a member with itself is 2 s / sqrt(pi).
         out += w[i] * (absolute_moment(y - m[i], s[i]) - w[i] * s[i] / math.sqrt(math.pi))
-        for j in range(i):
-            out -= w[i] * w[j] * absolute_moment(m[i] - m[j], np.hypot(s[i], s[j]))
-    # The true score is never negative; far members can leave a rounding error below zero.
-    return np.maximum(out, 0.0)
+        others = absolute_moment(m[i] - m[:i], np.hypot(s[i], s[:i]))
+        out -= w[i] * (w[:i] * others).sum(axis=0)
+    return out
 
 
 def _blocks(width: int, size: int) -> Iterator[slice]:

@@ -281,6 +281,15 @@ def test_tables_with_unknown_categories():
     np.testing.assert_allclose(written["upper"], found.quantile(0.9), rtol=1e-5)
     assert rows.n_unseen == 2
 
+    # Rows without a prediction stand between the others.
+    dropping = dataclasses.replace(model, preprocessing=dataclasses.replace(pre, missing="drop"))
+    size = pa.array([None, *data["size"].to_pylist()[1:]])
+    holed = Source.of_table(data.set_column(0, "size", size))
+    rows = TableRows(holed, dropping.preprocessing, unseen="average", targets=False)
+    without = pa.Table.from_batches(predict_table(dropping, rows))["mean"].to_pylist()
+    assert without[0] is None
+    np.testing.assert_allclose(without[1:], found.mean[1:], rtol=1e-5)
+
     scored, _ = evaluate_table(model, source, unseen="average")
     np.testing.assert_allclose(scored.card[MODEL]["NLL"], metrics.nll(y, found), rtol=1e-5)
     line = predict(dataclasses.replace(model, choice="linear"), data)

@@ -29,7 +29,7 @@ from varprop.estimators.validation import (
 )
 from varprop.predictive.distribution import Predictive
 from varprop.predictive.simple import LinearModel, constant_gaussian
-from varprop.training.recipe import Recipe
+from varprop.training.recipe import Recipe, StopRule
 from varprop.training.schedule import Outcome
 
 #: Names of the simple models among the weights.
@@ -44,7 +44,9 @@ _FOR_NETWORKS, _FOR_LINEAR = 10, 5
 _NOTHING = 0.9
 # How a network of the default stack is trained: shorter than one on its own, since five of each are
 # averaged, and what is not fitted well has little weight.
-RECIPE = Recipe(kl_warmup=6_000, cooldown=5_000, max_steps=24_000)
+RECIPE = Recipe(
+    kl_warmup=6_000, cooldown=5_000, max_steps=24_000, stop=StopRule(window=500, patience=6)
+)
 
 
 def default_networks(**options: Any) -> list[tuple[str, FAWNRegressor]]:

@@ -92,15 +92,33 @@ def absolute_moment(m: Array, s: Array) -> Array:
 
 
 def mixture_crps(y: Array, w: Array, m: Array, s: Array) -> Array:
-    """Continuous ranked probability score by the exact double sum ``E|X-y| - E|X-X'|/2``."""
-    out = np.zeros(np.broadcast_shapes(y.shape, m.shape[1:]))
+    """Continuous ranked probability score by the exact double sum ``E|X-y| - E|X-X'|/2``.
+
+    ``y`` is ``(n, d)``, ``w`` is ``(K, n, 1)`` or ``(K, 1, 1)``. Members that weigh nothing in a
+    row cost nothing there: rows may differ in how many they have.
+    """
+    out = np.empty(m.shape[1:])
+    w = np.broadcast_to(w, (*m.shape[:2], 1))
+    live = w[..., 0] > 0
+    count = live.sum(axis=0)
+    for number in np.unique(count):
+        alike = np.flatnonzero(count == number)
+        for block in _blocks(len(alike), _BLOCK // 16):
+            rows = alike[block]
+            keep = live[:, rows].any(axis=1)
+            out[rows] = _crps_block(y[rows], *(a[keep][:, rows] for a in (w, m, s)))
+    # The true score is never negative; far members can leave a rounding error below zero.
+    return np.maximum(out, 0.0)
+
+
+def _crps_block(y: Array, w: Array, m: Array, s: Array) -> Array:
+    out = np.zeros(y.shape)
     for i in range(len(m)):
         # E|X - X'| of a member with itself is 2 s / sqrt(pi).
         out += w[i] * (absolute_moment(y - m[i], s[i]) - w[i] * s[i] / math.sqrt(math.pi))
-        for j in range(i):
-            out -= w[i] * w[j] * absolute_moment(m[i] - m[j], np.hypot(s[i], s[j]))
-    # The true score is never negative; far members can leave a rounding error below zero.
-    return np.maximum(out, 0.0)
+        others = absolute_moment(m[i] - m[:i], np.hypot(s[i], s[:i]))
+        out -= w[i] * (w[:i] * others).sum(axis=0)
+    return out
 
 
 def _blocks(width: int, size: int) -> Iterator[slice]:
@@ -127,6 +145,8 @@ def _solve(alpha: float, w: Array, m: Array, s: Array) -> Array:
     for w_k, m_k, s_k in zip(w, m, s, strict=True):
         # A jump that spans alpha is the answer itself.
         at = np.flatnonzero((s_k == 0) & (w_k > 0))
+        if not len(at):
+            continue
         parts = m_k[at], w[:, at], m[:, at], s[:, at]
         spans = (mixture_cdf(*parts) >= alpha) & (mixture_cdf(*parts, left=True) < alpha)
         out[at[spans]] = m_k[at[spans]]
@@ -140,11 +160,13 @@ def _solve(alpha: float, w: Array, m: Array, s: Array) -> Array:
         np.nextafter(np.where(w > 0, above, -np.inf).max(axis=0), np.inf),
     )
 
-    def excess(x: Array, *members: Array) -> Array:
-        return _excess(x, alpha, *np.reshape(members, (3, len(m), -1)))
+    def excess(x: Array, at: NDArray[np.intp]) -> Array:
+        return _excess(x, alpha, w[:, at], m[:, at], s[:, at])
 
     exact = {"xatol": 0.0, "xrtol": 2 * _EPS, "fatol": 0.0, "frtol": 0.0}
-    out[todo] = 4 * elementwise.find_root(excess, bracket, args=(*w, *m, *s), tolerances=exact).x
+    # Columns go by their numbers: SciPy would take time for each member that it is handed.
+    numbers = np.arange(m.shape[1])
+    out[todo] = 4 * elementwise.find_root(excess, bracket, args=(numbers,), tolerances=exact).x
     return out
 
 

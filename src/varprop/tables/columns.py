@@ -1,8 +1,8 @@
 """From cells to the inputs of a network, by what is known of each column.
 
-An unknown value is fed as the training column's mean with the training column's variance as input
-uncertainty. For a category this is done with its one-hot columns, whose means are the shares of the
-levels.
+An unknown number is fed as the training column's mean with the training column's variance as input
+uncertainty. The one-hot inputs of an unknown category get their means, the shares of the levels,
+and their variances, by which `varprop.tables.unknown` knows it and puts the levels in its place.
 """
 
 from __future__ import annotations

@@ -120,7 +120,10 @@ class _ByColumn:
             X[:, place] = self.rows.X[numbers[:, number], place]
             if std is not None and self.rows.X_std is not None:
                 std[:, place] = self.rows.X_std[numbers[:, number], place]
-        return self.model.regressor.predict_dist(X, std, model=self.model.choice)
+        changed = dataclasses.replace(
+            self.rows, X=X, X_std=std, numbers=self.rows.numbers[numbers[:, 0]]
+        )
+        return self.model.predict_dist(changed, str)
 
 
 def column_importance(

@@ -27,12 +27,15 @@ from varprop.tables.kinds import READ_AS, kind_of
 from varprop.tables.numbers import Reading
 from varprop.tables.source import Source
 from varprop.tables.text import TableError
+from varprop.tables.unknown import COMBINATIONS, in_parts, together
 
 if TYPE_CHECKING:  # JAX comes with it, and what is wrong with a table is said before
     from varprop.estimators.stack import StackedRegressor
 
 #: Standard deviations beyond which an input, and not the model, is to blame for a failure.
 FAR = 1e6
+#: Combinations of unknown categories, over all rows predicted at once; and of a row, at least.
+AT_ONCE, FEWEST = 2**21, 8
 
 
 class TableRows(AbstractSource):
@@ -260,7 +263,28 @@ class TableModel:
     choice: str | None = None
 
     def predict_dist(self, rows: Encoded, where: Callable[[int], str]) -> Predictive:
-        """Return the predictive distribution of encoded rows; `where` says where one stands."""
+        """Return the predictive distribution of encoded rows; `where` says where one stands.
+
+        That of a row with unknown categories is the mixture of those with each combination of
+        levels, weighted by the levels' shares of the training rows. There are at most 64 for a row
+        (drawn if there would be more, see `tables.unknown.combinations`), and fewer where more than
+        `AT_ONCE` / 64 rows are predicted at once, whose members would outgrow memory.
+        """
+        most = min(COMBINATIONS, max(FEWEST, AT_ONCE // max(len(rows.X), 1)))
+        return together(self.predict_parts(rows, where, most=most))
+
+    def predict_parts(
+        self, rows: Encoded, where: Callable[[int], str], *, most: int = COMBINATIONS
+    ) -> Iterator[tuple[np.ndarray, Predictive]]:
+        """Yield the same for a part of the rows at a time, each with the numbers of its rows.
+
+        Rows without unknown categories are one part, so that those with many members do not make
+        all rows have as many.
+        """
+        for part in in_parts(rows, self.preprocessing, most=most):
+            yield part.index, part.mixed(self._predict(part.filled, where))
+
+    def _predict(self, rows: Encoded, where: Callable[[int], str]) -> Predictive:
         try:
             found = self.regressor.predict_dist(rows.X, rows.X_std, model=self.choice)
             finite = np.isfinite(found.mean) & np.isfinite(found.std)
@@ -288,7 +312,9 @@ class TableModel:
         found = {MODEL: self.predict_dist(rows, where)}
         for name, part in ((LINEAR, "linear"), (CONSTANT, "constant")):
             if part in self.regressor.weights_:
-                found[name] = self.regressor.predict_dist(rows.X, rows.X_std, model=part)
+                # A constant looks at no inputs: nothing unknown is to be filled in.
+                given = dataclasses.replace(rows, X_std=None) if name == CONSTANT else rows
+                found[name] = dataclasses.replace(self, choice=part).predict_dist(given, where)
         return found
 
     def score(self, rows: Encoded, where: Callable[[int], str]) -> Scored:

@@ -87,13 +87,15 @@ def predict_table(
         kind = source.types.get(name, pa.string())
         ids[name] = kind.value_type if pa.types.is_dictionary(kind) else kind
     levels = [(1 - interval) / 2, (1 + interval) / 2, *quantiles]
-    blocks, waiting, found = rows.encoded(), [], None
+    blocks, waiting, found, identified = rows.encoded(), [], None, False
     for block in blocks:  # the first prediction says whether it has parts
         waiting.append(block)
         if block.complete.any():
-            found = model.predict_dist(block.only_complete(), source.where)
+            found = model.predict_parts(block.only_complete(), source.where)
+            first = next(found)
+            found, identified = itertools.chain([first], found), first[1].identified
             break
-    parts = ["model_std", "noise_std"] if found is not None and found.identified else []
+    parts = ["model_std", "noise_std"] if identified else []
     names = ["mean", "std", *parts, "lower", "upper", *(f"q{alpha:g}" for alpha in quantiles)]
     if len(targets) > 1:
         names = [f"{target}_{name}" for target in targets for name in names]
@@ -110,20 +112,21 @@ def predict_table(
         if complete.any():
             whole = block.only_complete()
             if found is None:
-                found = model.predict_dist(whole, source.where)
-            prediction, found = found, None
+                found = model.predict_parts(whole, source.where)
+            predictions, found = found, None
             words[complete] = outside_words(model.regressor, model.preprocessing, whole)
             rows.saw_outside(block.numbers, words)
-            columns = [prediction.mean, prediction.std]
-            if parts:
-                columns += [prediction.model_std, prediction.noise_std]
-            columns += list(np.moveaxis(prediction.quantile(levels), -1, 0))
-            if factor is not None:
-                reach = prediction.std * (factor if prediction.mean.ndim == 2 else factor[0])
-                first = 2 + len(parts)
-                columns[first : first + 2] = prediction.mean - reach, prediction.mean + reach
-            stacked = np.stack([c.reshape(-1, len(targets)) for c in columns], axis=2)
-            values[complete] = stacked.reshape(len(stacked), -1)
+            for index, prediction in predictions:
+                columns = [prediction.mean, prediction.std]
+                if parts:
+                    columns += [prediction.model_std, prediction.noise_std]
+                columns += list(np.moveaxis(prediction.quantile(levels), -1, 0))
+                if factor is not None:
+                    reach = prediction.std * (factor if prediction.mean.ndim == 2 else factor[0])
+                    first = 2 + len(parts)
+                    columns[first : first + 2] = prediction.mean - reach, prediction.mean + reach
+                stacked = np.stack([c.reshape(-1, len(targets)) for c in columns], axis=2)
+                values[np.flatnonzero(complete)[index]] = stacked.reshape(len(stacked), -1)
         arrays = [] if ids else [pa.array(block.numbers + 1, pa.int64())]
         for name, kind in ids.items():
             cells = block.cells.column(name)

@@ -42,7 +42,7 @@ PACKAGE = "src/varprop"
 
 #: Source file -> how many mutants are drawn, and the test files that must notice them.
 TESTS: dict[str, tuple[int, str]] = {
-    "moments/checks.py": (6, "moments bad_input"),
+    "moments/checks.py": (6, "survivors_core moments bad_input"),
     "moments/covariance.py": (9, "covariance moments"),
     "moments/gaussian.py": (11, "moments covariance"),
     "moments/numerics.py": (12, "numerics rectifier activations"),
@@ -66,17 +66,24 @@ TESTS: dict[str, tuple[int, str]] = {
     "estimators/inputs.py": (11, "survivors_estimator regressor one_way"),
     "estimators/members.py": (11, "survivors_estimator regressor interrupted_fits"),
     "estimators/options.py": (11, "survivors_estimator regressor"),
-    "bench/cells.py": (
-        9,
-        "survivors_bench bench_estimator bench_run::test_bad_input_gets_one_sentence",
-    ),
+    "bench/cells.py": (9, "survivors_bench bench_estimator bench_store"),
     "bench/methods.py": (8, "survivors_bench bench_estimator"),
     "bench/protocol.py": (7, "survivors_bench bench_estimator"),
     "bench/registry.py": (9, "survivors_bench bench_data"),
 }
 
 #: Changes that change nothing, or nothing that can be seen: (file, "old -> new") -> why.
-EQUIVALENT: dict[tuple[str, str], str] = {}
+EQUIVALENT: dict[tuple[str, str], str] = {
+    (
+        "moments/numerics.py",
+        "root = jnp.sqrt(jnp.where(positive, x, 1.0))  ->  "
+        "root = jnp.sqrt(jnp.where(positive, x, 2.0))",
+    ): "A number that is not selected in the end.",
+    (
+        "nn/activations.py",
+        "wide = jnp.where(small, 1.0, var)  ->  wide = jnp.where(small, 2.0, var)",
+    ): "A number that is not selected in the end.",
+}
 
 PYTEST = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=line"]
 PYTEST += ["-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly"]
@@ -222,30 +229,24 @@ class Mutant:
 def mutants_of(file: str, count: int, seed: int) -> list[Mutant]:
     """A seeded sample, at most one per line."""
     source = (ROOT / PACKAGE / file).read_text()
-    tree, found = ast.parse(source), collections.defaultdict(list)
-    plain = ast.dump(tree)
-    for node, parent in places(tree):
+    found: dict[int, list[tuple[ast.AST, str]]] = collections.defaultdict(list)
+    for node, parent in places(ast.parse(source)):
         if not hasattr(node, "lineno"):
             continue
         for variant in variants(node, parent):
-            text = replaced(source, node, spelled(variant, node))
-            try:
-                same = ast.dump(ast.parse(text)) == plain
-            except SyntaxError:  # inside a pattern or the like
-                continue
-            if not same:
-                last = node.body[0].lineno - 1 if isinstance(node, ast.If) else node.end_lineno
-                found[node.lineno].append(Mutant(file, source, text, node.lineno, last))
+            found[node.lineno].append((node, spelled(variant, node)))
         if isinstance(node, ast.If | ast.While):
             for test in (f"not ({ast.unparse(node.test)})", "False", "True"):
                 if test != "True" or isinstance(node, ast.If):
-                    text = replaced(source, node.test, f"({test})")
-                    found[node.lineno].append(
-                        Mutant(file, source, text, node.lineno, node.test.end_lineno)
-                    )
+                    found[node.lineno].append((node.test, f"({test})"))
     draw = random.Random(f"{seed}/{file}")
-    lines = draw.sample(sorted(found), min(count, len(found)))
-    return [draw.choice(found[line]) for line in sorted(lines)]
+    mutants = []
+    for line in sorted(draw.sample(sorted(found), min(count, len(found)))):
+        node, new = draw.choice(found[line])
+        text = replaced(source, node, new)
+        ast.parse(text)  # a syntax error would be no mutant
+        mutants.append(Mutant(file, source, text, line, node.end_lineno))
+    return mutants
 
 
 # ---- which test passes which line ---------------------------------------------------------------
@@ -412,8 +413,8 @@ class Runner:
         return found[0]
 
 
-def report(results: list[tuple[Mutant, str]]) -> None:
-    """A line per room, and the mutants that survived."""
+def report(results: list[tuple[Mutant, str]]) -> float:
+    """Print a line per room and the mutants that survived; return the share that was noticed."""
     rooms: dict[str, collections.Counter] = collections.defaultdict(collections.Counter)
     for mutant, result in results:
         kind = result if result in ("survived", "timeout") else "killed"
@@ -426,13 +427,14 @@ def report(results: list[tuple[Mutant, str]]) -> None:
     for room in sorted(rooms, key=lambda name: (name == "all", name)):
         counts = rooms[room]
         noticed = counts["killed"] + counts["timeout"]
-        score = noticed / max(1, noticed + counts["survived"])
+        score = noticed / max(1, noticed + counts["survived"])  # of "all" in the end
         print(f"{room:12}" + "".join(f"{counts[name]:12}" for name in columns) + f"{score:9.1%}")
     for mutant, result in results:
         if result == "survived":
             reason = EQUIVALENT.get((mutant.file, mutant.change))
             print(f"\n{mutant.file}:{mutant.line}  {'equivalent: ' + reason if reason else ''}")
             print(f"    {mutant.change}")
+    return score
 
 
 def main() -> None:
@@ -483,7 +485,8 @@ def main() -> None:
                     results.append((mutant, result))
         except KeyboardInterrupt:
             print("\nStopped; another call goes on from here.")
-        report(results)
+        if report(results) < options.at_least:
+            sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -166,7 +166,7 @@ def test_what_is_left_out_of_a_plan(sets):
         *(("planted_2", "fawn-vi", p, 0, 5) for p in ("paper", "ours")),
     ]
     assert made.skipped == ["PBP is not run on planted_2: it has one output."]
-    with pytest.raises(registry.UnknownName, match="no protocol 'our'.*'ours'"):
+    with pytest.raises(registry.UnknownName, match=r"no protocol 'our'.*'ours'"):
         plan(["planted"], ["pbp"], protocols=["our"], data_dir=folder)
     gone = plan(["ten", "planted"], ["pbp"], n_splits=1, data_dir=folder)
     assert (len(gone.cells), gone.absent, len(gone.skipped)) == (1, ["ten"], 1)

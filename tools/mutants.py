@@ -48,7 +48,7 @@ TESTS: dict[str, tuple[int, str]] = {
     "moments/numerics.py": (12, "numerics rectifier activations"),
     "nn/activations.py": (9, "activations rectifier twins bad_input"),
     "nn/checking.py": (8, "checking bad_input"),
-    "nn/integrators.py": (11, "integrators activations bad_input"),
+    "nn/integrators.py": (11, "survivors_core integrators activations bad_input"),
     "nn/layers.py": (11, "layers noise bad_input"),
     "nn/noise.py": (8, "noise layers bad_input"),
     "nn/parameters.py": (7, "parameters objectives"),
@@ -399,11 +399,21 @@ class Runner:
                 if code is None:
                     return "timeout"
                 if code not in (0, 5):
-                    failed = [line for line in output.splitlines() if line.startswith("FAILED")]
-                    return failed[0].split(" ")[1] if failed else "collection"
+                    failed = [name for name in watched if f"\nFAILED {name}" in output]
+                    return max(failed, key=len) if failed else "collection"
             return "survived"
         finally:
             place.write_text(sound)
+
+    def confirm(self, results: list[tuple[Mutant, str]]) -> None:
+        """Run on the sound code, and without the rest of its file, every test that noticed."""
+        named = collections.defaultdict(set)
+        for _, name in results:
+            named[name.partition("::")[0]].add(name)
+        for file in sorted(named.keys() - {"survived", "timeout", "collection"}):
+            code, output = self.pytest(sorted(named[file]), 1800)
+            if code != 0:
+                sys.exit(f"tests that noticed mutants fail on the sound code too:\n{output}")
 
     def known(self, mutant: Mutant) -> str | None:
         query = "SELECT result, tests FROM mutants WHERE id = ?"
@@ -483,6 +493,8 @@ def main() -> None:
                     )
                 if result is not None:
                     results.append((mutant, result))
+            if not options.show:
+                runner.confirm(results)
         except KeyboardInterrupt:
             print("\nStopped; another call goes on from here.")
         if report(results) < options.at_least:

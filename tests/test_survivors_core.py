@@ -25,7 +25,7 @@ def test_whole_numbers_and_truth_values_keep_their_value(value):
         nn.GaussHermite(jnp.tanh),
         nn.Unscented(jnp.tanh),
         nn.MonteCarlo(jnp.tanh, n_samples=1000, key=jax.random.key(0)),
-        nn.LookupTable(jnp.tanh),
+        nn.Table(jnp.tanh),
     ],
     ids=lambda integrator: type(integrator).__name__,
 )

@@ -6,6 +6,7 @@ others and spread ten times as much, so that every way of taking the wrong rows 
 
 import dataclasses
 import json
+import time
 
 import numpy as np
 import pytest
@@ -97,7 +98,9 @@ def test_training_rows_are_trained_on_and_test_rows_are_scored(sets):
     """The input says nothing: what is predicted is the training rows' mean and spread."""
     folder, _, y, test, _ = sets
     train = np.setdiff1d(np.arange(N), test)
+    begin = time.monotonic()
     found = run_linear(folder, "planted", 1)
+    assert 0 < found["seconds"] < time.monotonic() - begin
     rmse = np.sqrt(np.mean((y[test] - y[train].mean()) ** 2))
     assert 95 < rmse < 105
     assert found["rmse"] == pytest.approx(rmse, rel=0.01)
@@ -178,6 +181,16 @@ def test_how_many_rows_a_method_takes(sets, n, why):
     task = dataclasses.replace(task, dataset=dataclasses.replace(task.dataset, n=n))
     assert METHODS["gp"].refuses(task) == why
     assert METHODS["pbp"].refuses(task) is None
+
+
+def test_what_takes_longer_is_expected_to():
+    """Slow work is begun first: five members, a covariance, samples."""
+    plain = METHODS["fawn-ropd"].cost
+    assert plain == METHODS["fawn-vi"].cost == METHODS["fawn-bern"].cost
+    for name in ("fawn-ropd-5", "co-fawn", "vi"):
+        assert METHODS[name].cost > 1.5 * plain
+    others = sorted((m for m in METHODS.values() if m.protocols == ("own",)), key=lambda m: m.cost)
+    assert [m.name for m in others[-3:]] == ["pbp", "ngboost", "gp"]
 
 
 def test_what_a_cell_is_expected_to_cost(sets, monkeypatch):

@@ -1,0 +1,69 @@
+"""What mutants of training had survived."""
+
+import contextlib
+import time
+
+import jax
+import numpy as np
+import pytest
+
+import tiny
+from varprop import ROPD, StopRule, fit_many
+from varprop.training import runner as running
+from varprop.training.preparation import Lane
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "flat"),
+    [
+        (0.5, 0.42, True),  # the tolerance is absolute where losses are small
+        (0.5, 0.38, False),
+        (10.0, 9.2, True),  # and relative where they are not
+        (10.0, 8.8, False),
+        (-10.0, -10.8, True),
+        (-10.0, -11.2, False),
+    ],
+)
+def test_how_much_less_a_loss_must_be(before, after, flat):
+    assert StopRule(tol=0.1, patience=1).is_converged([before, after]) is flat
+
+
+class Bar:
+    """What a progress bar is told."""
+
+    def __init__(self):
+        self.total, self.told = None, []
+
+    def add_task(self, description, *, total, loss):
+        self.total = total
+        return 0
+
+    def update(self, task, **fields):
+        self.told.append(fields)
+
+
+def test_the_bar_counts_steps_of_all_lanes(monkeypatch):
+    """Lanes of 4 and 12 steps: each is as long as the longest, one that has ended counts whole."""
+    bar, advance = Bar(), running.Runner.advance
+
+    def slowly(self):
+        time.sleep(0.02)
+        advance(self)
+
+    monkeypatch.setattr(running, "_progress_bar", lambda: contextlib.nullcontext(bar))
+    monkeypatch.setattr(running, "_POLL_SECONDS", 1e-3)
+    monkeypatch.setattr(running.Runner, "advance", slowly)
+    lanes = [
+        Lane(model=tiny.model(), key=jax.random.key(i), recipe=tiny.recipe(max_steps=steps))
+        for i, steps in enumerate((4, 12))
+    ]
+    fits = fit_many(lanes, tiny.data(64), ROPD(), progress=True)
+    assert [fit.n_steps for fit in fits] == [4, 12]
+    completed = np.array([fields["completed"] for fields in bar.told])
+    assert bar.total == 24
+    assert completed[0] < completed[-1] == 24
+    assert (np.diff(completed) >= 0).all()
+    assert bar.told[-1]["description"] == "lanes 2/2"
+    bar.told.clear()
+    fit_many(lanes, tiny.data(64), ROPD())
+    assert not bar.told

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from varprop import Gaussian, nn
+from varprop import ROPD, VI, Gaussian, MaximumLikelihood, SampledVI, nn, priors
 from varprop.moments.checks import as_float_array
 
 
@@ -35,3 +35,20 @@ def test_an_integrator_is_an_argument_of_a_compiled_function(integrator):
     found = jax.jit(lambda layer, x: layer.moments(x))(integrator, Gaussian(jnp.ones(2), 0.25))
     z = stats.norm.ppf((np.arange(10_000) + 0.5) / 10_000)
     np.testing.assert_allclose(found.mean, np.tanh(1 + 0.5 * z).mean(), rtol=0.02)
+
+
+def test_which_objectives_are_known_without_sampling():
+    """One pass gives their final value; of a sampled one sixteen are averaged."""
+    sampled = {kind.__name__: kind.sampled for kind in (VI, ROPD, MaximumLikelihood, SampledVI)}
+    assert [name for name, is_sampled in sampled.items() if is_sampled] == ["SampledVI"]
+
+
+@pytest.mark.parametrize(
+    "prior", [priors.LearnedGaussian(), priors.LearnedGaussianPerLayer(2)], ids=["one", "per layer"]
+)
+def test_where_learned_priors_start(prior):
+    for layer in (0, 1):
+        found = prior.distribution(layer)
+        assert (float(found.mean), float(found.var)) == (0.0, pytest.approx(0.04))
+    assert (priors.FixedGaussian().distribution(0).mean, priors.FixedGaussian().log_std) == (0, 0)
+    assert priors.LearnedBernoulli().logit == priors.FixedBernoulli().logit == 0

@@ -1,12 +1,24 @@
 """What mutants of the core had survived: values where only shapes and types were looked at."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
 
-from varprop import ROPD, VI, Gaussian, JointGaussian, MaximumLikelihood, SampledVI, nn, priors
+from varprop import (
+    ROPD,
+    VI,
+    Gaussian,
+    GaussianLikelihood,
+    HeteroscedasticGaussian,
+    JointGaussian,
+    MaximumLikelihood,
+    SampledVI,
+    nn,
+    priors,
+)
 from varprop.learning.likelihoods import AbstractPointwise
 from varprop.moments.checks import as_float_array
 
@@ -114,3 +126,22 @@ def test_targets_are_summed_whatever_the_batch(batch):
     np.testing.assert_allclose(UnitNoise().expected_log_prob(f, y), expected, rtol=1e-4)
     density = stats.norm.logpdf(y, mean, np.sqrt(1 + var**2)).sum(axis=-1)
     np.testing.assert_allclose(UnitNoise().log_predictive(f, y), density, rtol=1e-4)
+
+
+def test_a_floor_is_put_under_the_noise_and_taken_into_it():
+    """The noise stays what it was as far as it can; the floor holds while it is learned."""
+    plain = GaussianLikelihood(np.array([0.5, 0.05], np.float32))
+    raised = plain.floored(np.array([0.3, 0.2]))
+    np.testing.assert_allclose(raised.floor, [0.3, 0.2], rtol=1e-6)
+    np.testing.assert_allclose(raised.noise_var, [0.25, 0.04], rtol=1e-4)
+    lower = eqx.tree_at(lambda noise: noise.log_std, raised, raised.log_std - 20)
+    np.testing.assert_allclose(lower.noise_var, [0.09, 0.04], rtol=1e-5)
+    kept = lower.floored(None)
+    assert kept.floor is None
+    np.testing.assert_allclose(kept.noise_var, [0.09, 0.04], rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [GaussianLikelihood, HeteroscedasticGaussian])
+def test_a_likelihood_takes_numbers_of_any_kind(kind):
+    for std in ([1, 2], np.array([1, 2]), (1.0, 2.0)):
+        np.testing.assert_allclose(kind(std).log_std, np.log([1.0, 2.0]), rtol=1e-6)

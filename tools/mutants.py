@@ -495,7 +495,8 @@ def main() -> None:
         runner = Runner(options.store, pathlib.Path(folder))
         try:
             for number, mutant in enumerate(mutants, 1):
-                result = runner.known(mutant)
+                equivalent = (mutant.file, mutant.change) in EQUIVALENT
+                result = "survived" if equivalent else runner.known(mutant)
                 if result is None and not options.show:
                     begin = time.monotonic()
                     result = runner.run(mutant)

@@ -145,3 +145,11 @@ def test_a_floor_is_put_under_the_noise_and_taken_into_it():
 def test_a_likelihood_takes_numbers_of_any_kind(kind):
     for std in ([1, 2], np.array([1, 2]), (1.0, 2.0)):
         np.testing.assert_allclose(kind(std).log_std, np.log([1.0, 2.0]), rtol=1e-6)
+
+
+def test_bits_ask_for_a_prior_of_bits_whatever_the_biases_are():
+    bits = nn.BernoulliWeights(jnp.full((1, 2), 0.5))
+    layer = nn.Dense(bits, nn.PointWeights(jnp.zeros(1)))
+    assert isinstance(priors.default_prior(layer), priors.LearnedBernoulli)
+    points = nn.Dense(nn.PointWeights(jnp.zeros((1, 2))), None)
+    assert isinstance(priors.default_prior(points), priors.LearnedGaussian)

@@ -12,11 +12,14 @@ With one hidden layer of rectifiers the moments are known too, and so are predic
 set of weights.
 """
 
+import jax
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
-from varprop import FAWNRegressor, priors
+from varprop import Data, FAWNRegressor, priors
+from varprop.estimators import members
 from varprop.training import Recipe, StopRule
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
@@ -276,6 +279,74 @@ def test_prediction_and_loss_of_a_hidden_layer(table, case):
     density = stats.norm.logpdf((y - y_mean) / y_std, mean, np.sqrt(var + noise**2))
     kl = options.get("kl_weight", 1.0) * divergence(model.members_[0], layers)
     assert model.loss_ == pytest.approx(-density.mean() + kl / N, rel=1e-9)
+
+
+# ---- going on, and other rows -------------------------------------------------------------------
+
+
+def small(**options):
+    return FAWNRegressor(**{"hidden_layer_sizes": 5, "max_iter": 2, "random_state": 0} | options)
+
+
+def test_the_kl_rises_only_where_training_begins(table):
+    """In the first of a million epochs it counts nothing; a fitted model has it in full."""
+    x, y, _, _ = table
+    begun, none, full = (
+        small(kl_warmup=warmup, kl_weight=weight).partial_fit(x, y).loss_
+        for warmup, weight in ((10**6, 1.0), (0, 0.0), (0, 1.0))
+    )
+    assert begun == pytest.approx(none, rel=1e-6)
+    assert abs(full - none) > 0.1
+    gone_on = [
+        small(kl_warmup=0).fit(x, y).set_params(kl_warmup=warmup).partial_fit(x, y).loss_
+        for warmup in (0, 10**6)
+    ]
+    assert gone_on[0] == gone_on[1]
+
+
+@pytest.mark.parametrize(
+    "change", [{"dropout": 0.2}, {"input_noise": 0.3}, {"drop_connect": 0.4}, {"prior": "fixed"}]
+)
+def test_a_model_goes_on_with_its_own_settings_only(table, change):
+    x, y, _, _ = table
+    options = {"dropout": 0.1, "input_noise": 0.1, "drop_connect": 0.1, "warm_start": True}
+    model = small(**options).fit(x, y)
+    model.set_params(max_iter=1).fit(x, y)
+    with pytest.raises(ValueError, match="settings were changed"):
+        model.set_params(**change).fit(x, y)
+
+
+@pytest.mark.parametrize("devices", [None, "all"])
+def test_devices_are_used_where_asked_for(table, monkeypatch, devices):
+    x, y, _, _ = table
+    seen = []
+
+    def watched(function):
+        def spy(*arguments, **options):
+            seen.append(options["devices"])
+            return function(*arguments, **options)
+
+        return spy
+
+    for name in ("fit_many", "prepare"):
+        monkeypatch.setattr(members, name, watched(getattr(members, name)))
+    small(devices=devices).fit(x, y).partial_fit(x, y)
+    assert seen == [None if devices is None else jax.devices()] * 2
+
+
+def test_names_and_numbers_of_targets(table):
+    x, y, _, _ = table
+    frame = pd.DataFrame({"length": y, "width": -y})
+    assert small(max_iter=1).fit(x, frame).target_names_ == ["length", "width"]
+    assert small(max_iter=1).fit(x, pd.Series(y, name="length")).target_names_ == ["length"]
+    model = small(max_iter=1, warm_start=True).fit(x, y)
+    assert model.target_names_ is None
+    with pytest.raises(ValueError, match="y has 2 targets, but the model was fitted with 1"):
+        model.fit(x, frame)
+    with pytest.raises(ValueError, match="source has 1 rows, but at least 2"):
+        small().fit(Data(x[:1], y[:1]))
+    with pytest.raises(ValueError, match="targets and weights of its own"):
+        small().fit(Data(x, y), sample_weight=1.0)
 
 
 # ---- the floor of the noise ---------------------------------------------------------------------

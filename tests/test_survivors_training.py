@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import tiny
-from varprop import ROPD, StopRule, fit_many
+from varprop import ROPD, Recipe, StopRule, fit_many
+from varprop.data import Statistics
 from varprop.training import runner as running
-from varprop.training.preparation import Lane
+from varprop.training.preparation import Lane, prepare
 
 
 @pytest.mark.parametrize(
@@ -67,3 +68,30 @@ def test_the_bar_counts_steps_of_all_lanes(monkeypatch):
     bar.told.clear()
     fit_many(lanes, tiny.data(64), ROPD())
     assert not bar.told
+
+
+def test_only_one_large_lane_may_use_several_threads():
+    """Small products are faster on one, and lanes side by side have one each."""
+    data = tiny.data(200)
+
+    def lanes(*widths):
+        recipe = tiny.recipe(batch_size=128)
+        models = (tiny.model(hidden_layer_sizes=(width,)) for width in widths)
+        return [Lane(model=model, key=jax.random.key(0), recipe=recipe) for model in models]
+
+    def found(*widths):
+        return [runner.program.multi_thread for runner in prepare(lanes(*widths), data, ROPD())]
+
+    assert found(70_000) == [True]
+    assert found(4) == [False]
+    assert found(70_000, 70_000) == [False, False]
+
+
+def test_no_lanes_and_foreign_statistics_are_refused():
+    with pytest.raises(ValueError, match="no lanes"):
+        fit_many([], tiny.data(8), ROPD())
+    lane = Lane(model=tiny.model(), key=jax.random.key(0))
+    assert lane.recipe == Recipe()
+    for other in (tiny.data(9), tiny.data(8, n_inputs=3)):
+        with pytest.raises(ValueError, match="statistics belong to other rows"):
+            prepare([lane], tiny.data(8), ROPD(), statistics=Statistics.of(other))

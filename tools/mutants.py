@@ -64,7 +64,7 @@ TESTS: dict[str, tuple[int, str]] = {
     "training/program.py": (10, f"training schedules shuffle outcomes {_DEVICES}"),
     "training/recipe.py": (9, "survivors_training schedules plan"),
     "training/runner.py": (10, f"survivors_training outcomes training checkpoint {_PROCESSES}"),
-    "training/schedule.py": (12, "plan schedules"),
+    "training/schedule.py": (12, "survivors_training plan schedules"),
     "estimators/inputs.py": (11, "survivors_estimator regressor one_way"),
     "estimators/members.py": (11, "survivors_estimator regressor interrupted_fits"),
     "estimators/options.py": (11, "survivors_estimator regressor"),
@@ -106,6 +106,16 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "training/program.py",
         "trace_count = 0  ->  trace_count = 1",
     ): "Tests look at the difference of two counts only.",
+    (
+        "training/preparation.py",
+        "inputs if mesh is None else on_devices(inputs, mesh),  ->  "
+        "inputs if (mesh is not None) else on_devices(inputs, mesh),",
+    ): "A compiled program places what is not placed yet, at the cost of a copy per call.",
+    (
+        "training/preparation.py",
+        "out = jax.eval_shape(lambda x: model.network.moments(x).mean, row).shape[-1]  ->  "
+        "out = jax.eval_shape(lambda x: model.network.moments(x).mean, row).shape[(1)]",
+    ): "The output of a batch has two axes: the last is number 1.",
 }
 
 PYTEST = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=line"]

@@ -337,6 +337,7 @@ class Runner:
             skip = shutil.ignore_patterns("__pycache__")
             shutil.copytree(ROOT / name, folder / name, ignore=skip)
         shutil.copy(ROOT / "pyproject.toml", folder)
+        self.seen: dict[str, dict] = {}
         self.tests = {file: self._targets(file) for file in TESTS}
         self.texts = {
             target: (folder / target.partition("::")[0]).read_text()
@@ -391,6 +392,8 @@ class Runner:
 
     def watched(self, target: str) -> dict[str, dict]:
         """Seconds and lines of every test of a file on the sound code, from the store if known."""
+        if target in self.seen:
+            return self.seen[target]
         id = hashlib.sha256(f"{target}\0{self.texts[target]}".encode()).hexdigest()
         found = self.store.execute("SELECT watched FROM tests WHERE id = ?", (id,)).fetchone()
         if found is None:
@@ -405,40 +408,51 @@ class Runner:
                 sys.exit(f"the tests fail on the sound code:\n{output}")
             self.store.execute("INSERT OR REPLACE INTO tests VALUES (?, ?)", (id, *found))
             print(f"{sum(test['seconds'] for test in json.loads(found[0]).values()):.0f} s")
-        return json.loads(found[0])
+        self.seen[target] = json.loads(found[0])
+        return self.seen[target]
 
     def run(self, mutant: Mutant) -> str:
         """Return the name of the test that noticed, "timeout", or "survived"."""
-        watched: dict[str, dict] = {}
-        for target in self.tests[mutant.file]:
-            watched |= self.watched(target)
-        lines = set(mutant.lines)
-        near = sorted(
-            (test["seconds"], name)
-            for name, test in watched.items()
-            if lines & set(test["lines"].get(mutant.file, ()))
-        )[:25]
         place = self.folder / PACKAGE / mutant.file
         sound = place.read_text()
+        lines = set(mutant.lines)
+        stages: list[tuple[list[str], float]] = []
+        # First the quickest tests of the lines, file by file, and only then whole files.
+        for target in self.tests[mutant.file]:
+            tests = self.watched(target)
+            near = sorted(
+                (test["seconds"], name)
+                for name, test in tests.items()
+                if lines & set(test["lines"].get(mutant.file, ()))
+            )[:25]
+            stages.append(([target], sum(test["seconds"] for test in tests.values())))
+            place.write_text(mutant.text)
+            try:
+                names = [name for _, name in near]
+                result = self.noticed(names, sum(seconds for seconds, _ in near))
+            finally:
+                place.write_text(sound)
+            if result is not None:
+                return result
         place.write_text(mutant.text)
         try:
-            stages = [([name for _, name in near], sum(seconds for seconds, _ in near))]
-            stages += [
-                ([target], sum(test["seconds"] for test in self.watched(target).values()))
-                for target in self.tests[mutant.file]
-            ]
-            for targets, seconds in stages:
-                if not seconds:  # no tests
-                    continue
-                code, output = self.pytest(targets, 120 + 5 * seconds)
-                if code is None:
-                    return "timeout"
-                if code not in (0, 5):
-                    failed = [name for name in watched if f"\nFAILED {name}" in output]
-                    return max(failed, key=len) if failed else "collection"
-            return "survived"
+            found = (self.noticed(targets, seconds) for targets, seconds in stages)
+            return next((result for result in found if result is not None), "survived")
         finally:
             place.write_text(sound)
+
+    def noticed(self, targets: list[str], seconds: float) -> str | None:
+        """Return which of these tests fails on the tree as it is, or None."""
+        if not seconds:  # no tests
+            return None
+        code, output = self.pytest(targets, 45 + 6 * seconds)
+        if code is None:
+            return "timeout"
+        if code in (0, 5):
+            return None
+        known = itertools.chain(*self.seen.values())
+        failed = [name for name in known if f"\nFAILED {name}" in output]
+        return max(failed, key=len) if failed else "collection"
 
     def confirm(self, results: list[tuple[Mutant, str]]) -> None:
         """Run on the sound code, and without the rest of its file, every test that noticed."""

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: help venv test check format demo docs site bench bench-speed bench-torch clean
+.PHONY: help venv test mutants check format demo docs site bench bench-speed bench-torch clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -19,6 +19,9 @@ $(STAMP): pyproject.toml
 
 test: $(STAMP)  ## run every test there is
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+mutants: $(STAMP)  ## damage the code on purpose: at least 95 in 100 changes must fail a test (resumes)
+	$(BIN)/python tools/mutants.py --at-least 0.95
 
 check: $(STAMP)  ## lint, format and types
 	$(BIN)/ruff check .

@@ -123,8 +123,8 @@ def predict_table(
                 columns += list(np.moveaxis(prediction.quantile(levels), -1, 0))
                 if factor is not None:
                     reach = prediction.std * (factor if prediction.mean.ndim == 2 else factor[0])
-                    first = 2 + len(parts)
-                    columns[first : first + 2] = prediction.mean - reach, prediction.mean + reach
+                    at = 2 + len(parts)
+                    columns[at : at + 2] = prediction.mean - reach, prediction.mean + reach
                 stacked = np.stack([c.reshape(-1, len(targets)) for c in columns], axis=2)
                 values[np.flatnonzero(complete)[index]] = stacked.reshape(len(stacked), -1)
         arrays = [] if ids else [pa.array(block.numbers + 1, pa.int64())]

@@ -74,9 +74,10 @@ def main():
     parser.add_argument("--inputs", type=int, nargs="+", default=[2, 1, 3])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--activation", default="relu")
-    parser.add_argument("--no-validation", action="store_true", help="the network alone")
+    parser.add_argument("--members", type=int, default=1)
+    parser.add_argument("--no-validation", action="store_true", help="networks alone")
     args = parser.parse_args()
-    options = {"activation": args.activation}
+    options = {"activation": args.activation, "n_members": args.members}
     if args.no_validation:
         options["validation"] = None
     print("| inputs | rows | noise off by | 90 % | median | model std | rms | true | trust |")

@@ -4,8 +4,9 @@
 
 The true noise has a standard deviation of 0.3. VI learns it, and its model part falls as rows are
 added. ROPD is trained on the sum of the two parts alone, so how it splits them is left to the
-prior: the sum is right, the parts need not be. With 50 rows the KL divergence prunes either
-network: it predicts little more than the mean of the targets, and calls the rest noise.
+prior: the sum is right, the parts need not be, and a prediction does not show them. With 50 rows
+the KL divergence prunes either network: it predicts little more than the mean of the targets, and
+calls the rest noise.
 """
 
 import argparse
@@ -37,9 +38,11 @@ def main() -> None:
             X = rng.uniform(-3, 3, (n, 1))
             y = np.sin(2 * X[:, 0]) + NOISE * rng.standard_normal(n)
             epochs = max(1, args.steps // -(-n // 128))
-            model = FAWNRegressor(objective=objective, max_iter=epochs, random_state=0)
+            model = FAWNRegressor(
+                objective=objective, validation=None, max_iter=epochs, random_state=0
+            )
             dist = model.fit(X, y).predict_dist(X_test)
-            # The one member's own numbers: a prediction does not show parts that mean nothing.
+            # The one network's own numbers: of ROPD, `model_var` and `noise_var` are refused.
             means = dist.member_model.mean(), dist.member_noise.mean(), dist.var.mean()
             found = np.sqrt(means).tolist()
             parts.setdefault(objective, []).append(found)

@@ -188,13 +188,15 @@ class FixedGaussian(AbstractPrior):
 class AutomaticRelevance(AbstractPrior):
     """N(0, s^2) with a scale s for each group of weights, put in at its optimum.
 
-    Groups are what leaves one input, in the first layer, and every other array of weights or
-    biases. The best s^2 is the group's mean of E[w]^2 + V[w]; the divergence there is
+    Groups are what leaves one input, in the first layer, and the weights of every other layer. The
+    best s^2 is the group's mean of E[w]^2 + V[w]; the divergence there is
 
         KL = 1/2 sum_w log(s^2 / V[w]),
 
     which does not change when a group is rescaled: an input that is of no use is shrunk for free.
-    No scale falls below 1e-6, which is nothing for standardized inputs.
+    No scale falls below 1e-6, which is nothing for standardized inputs. Biases are compared with
+    N(0, 1): near zero they would be taken as known, for free, and what is not known of the
+    intercept would be lost.
 
     Examples
     --------
@@ -208,7 +210,10 @@ class AutomaticRelevance(AbstractPrior):
     def distribution(self, layer: int, weights: AbstractWeights) -> Gaussian:
         """Return the best Gaussian of each group."""
         found = jax.lax.stop_gradient(weights.moments())
-        by_input = layer == 0 and found.mean.ndim == 2
+        if found.mean.ndim < 2:
+            one = jnp.ones((), found.mean.dtype)
+            return Gaussian(0 * one, one)
+        by_input = layer == 0
         squares = found.mean**2 + found.variances()
         square = jnp.mean(squares, axis=0 if by_input else None, keepdims=by_input)
         # At its optimum the divergence does not depend on the scale, so no gradient is lost.

@@ -76,6 +76,17 @@ def test_weights_that_say_how_many_rows_there_are(data, weight):
     assert any("the sample weights sum to" in str(warning.message) for warning in found)
 
 
+def test_digits_that_are_lost_are_named(data):
+    X, y = data
+    far = X.copy()
+    far[3, 1] = 1e12
+    assert "column 'X[:, 1]' has values so far from the others" in told(
+        FAWNRegressor((4,), max_iter=20, random_state=0), far, y
+    ).get(FitWarning, "")
+    precise = told(FAWNRegressor((4,), max_iter=20, dtype="float64", random_state=0), far, y)
+    assert "single precision" not in precise.get(FitWarning, "")
+
+
 def test_partial_fit_says_nothing(data):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -262,6 +262,7 @@ class FAWNRegressor(AbstractRegressor):
         members = self.members_ if self.warm_start and hasattr(self, "members_") else None
         task = self._task(members, X, y, sample_weight, X_std)
         told = self._train(task, members)
+        self._held = None  # what it was judged by has served
         self._see(task.data)
         for remark in told:
             warnings.warn(remark, stacklevel=2)

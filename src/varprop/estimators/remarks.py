@@ -9,6 +9,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from varprop.data.parts import gather
+from varprop.data.source import AbstractSource
+from varprop.data.statistics import Scaling
 from varprop.errors import FitWarning
 from varprop.estimators.members import Task, Trained
 from varprop.estimators.validation import in_memory
@@ -23,6 +25,8 @@ _APART = 1.0
 _AT_FLOOR = 1.05
 # Sample weights whose mean is further from 1 than this weaken the prior, or the data, a lot.
 _WEIGHT = 5.0
+# Share of a column's different values that must still differ in the network's precision.
+_TOLD_APART = 0.5
 # Rows by which to say that a network is constant, and training rows to compare with.
 _SOME_ROWS, _SOME_TRAINING_ROWS = 4, 2000
 
@@ -48,6 +52,8 @@ def remarks(model: Any, task: Task, trained: Trained) -> list[Warning]:
             )
         )
     found += map(FitWarning, _collapse(model, trained))
+    if model.dtype == "float32":
+        found += map(FitWarning, lost_digits(task.data, task.scaling))
     if _at_floor(task, trained):
         found.append(
             FitWarning(
@@ -100,6 +106,21 @@ def _collapse(model: Any, trained: Trained) -> Iterator[str]:
             "prediction, the constant Gaussian the rest; give it more rows or fewer hidden units, "
             "raise kl_weight, or take StackedRegressor."
         )
+
+
+def lost_digits(data: AbstractSource, scaling: Scaling) -> Iterator[str]:
+    """Name columns whose values single precision cannot tell apart beside one that is far off."""
+    rows = gather(data, most=_SOME_TRAINING_ROWS)
+    rounded = scaling.rows(rows, np.float32)
+    names = [*data.features, *data.targets]
+    before, after = (np.concatenate([part.x, part.y], axis=1) for part in (rows, rounded))
+    for name, values, kept in zip(names, before.T, after.T, strict=True):
+        different = len(np.unique(values))
+        if len(np.unique(kept)) < _TOLD_APART * different:
+            yield (
+                f"column {name!r} has values so far from the others that single precision cannot "
+                "tell these apart: remove what is far off, or take dtype='float64'."
+            )
 
 
 def _at_floor(task: Task, trained: Trained) -> bool:

@@ -19,6 +19,7 @@ from varprop.estimators.base import AbstractRegressor
 from varprop.estimators.inputs import rows_to_predict, training_data
 from varprop.estimators.members import Task, worst
 from varprop.estimators.regressor import FAWNRegressor
+from varprop.estimators.remarks import lost_digits
 from varprop.estimators.validation import (
     Judged,
     SetAside,
@@ -187,7 +188,7 @@ class StackedRegressor(AbstractRegressor):
                 continue
             self.estimators_.append((name, network))
             assert network._held is not None
-            judged[name] = network._held
+            judged[name], network._held = network._held, None
             if network.outcome_ == "interrupted":
                 break
         if aside.folds:
@@ -203,6 +204,9 @@ class StackedRegressor(AbstractRegressor):
             self.out_of_fold_nll_["stack"] = mixed(parts, weights).nll
         self._describe_training()
         self._see(data)
+        if any(network.dtype == "float32" for _, network in self.estimators_):
+            for sentence in lost_digits(data, self.scaling_):
+                self._warn(sentence)
         if few:
             self._warn(
                 f"{aside.n_different} different rows are too few for a network: the prediction is "

@@ -15,12 +15,12 @@ from varprop.cli.app import app
 
 QUICK = ("--max-iter", "3", "--hidden", "4")
 
-#: The command as a process that Ctrl-C reaches: what is started in the background, or under nohup,
-#: ignores SIGINT, and so would everything that it starts.
+#: The command as a process that signals reach: what is started in the background, or under nohup,
+#: ignores some, and so would everything that it starts.
 VARPROP = [
     sys.executable,
     "-c",
-    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
+    "import os, signal, sys; [signal.signal(kind, signal.SIG_DFL) for kind in (1, 2, 15)]; "
     "os.execv(sys.executable, [sys.executable, '-m', 'varprop', *sys.argv[1:]])",
 ]
 

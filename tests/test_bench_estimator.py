@@ -9,7 +9,7 @@ import pytest
 from scipy import special, stats
 
 from made_up import install, numbers, split
-from varprop import FAWNRegressor, Recipe
+from varprop import FAWNRegressor, Recipe, StackedRegressor
 from varprop.baselines import PBPRegressor
 from varprop.baselines.boosting import NGBoost
 from varprop.baselines.gp import GaussianProcess
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.usefixtures("as_users_run_it")
 SPLIT = 1
 # Lengths do not matter here; that the two starts of `ours` end differently does.
 SHORT = {"kl_warmup": 20, "cooldown": 10, "max_steps": 60}
-PAPER = {"recipe": Recipe.paper().replace(**SHORT), "n_restarts": 1}
-OURS = {"recipe": Recipe(alternate=False, **SHORT), "n_restarts": 2}
+PAPER = {"recipe": Recipe.paper().replace(**SHORT), "n_restarts": 1, "validation": None}
+OURS = {"recipe": Recipe(alternate=False, **SHORT), "n_restarts": 2, "validation": None}
 #: What a method is, in words that anyone can write.
 NETWORK = {
     "fawn-vi": {"objective": "vi"},
@@ -159,7 +159,10 @@ def test_boosting_is_decided_by_its_seed():
 
 
 def test_every_method_is_among_them():
-    assert {name for name, _ in FAWN} | set(OTHERS) == set(METHODS)
+    assert {name for name, _ in FAWN} | set(OTHERS) | {"stack"} == set(METHODS)
+    stack = METHODS["stack"].model(METHODS["stack"].settings("own"), 3)
+    assert isinstance(stack, StackedRegressor)
+    assert stack.get_params() == StackedRegressor(random_state=3).get_params()
 
 
 @pytest.mark.parametrize("method", [*NETWORK, "fawn-ropd-5"])
@@ -174,6 +177,7 @@ def test_settings_are_the_ones_written_down(method):
             hidden_layer_sizes=[50],
             recipe=recipes[protocol],
             n_restarts=n_restarts,
+            validation=None,
             random_state=3,
             **own,
         )

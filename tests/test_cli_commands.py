@@ -14,8 +14,8 @@ import made_up
 import varprop.cli.demo
 import varprop.tables.source
 from cli_runs import QUICK, houses, run, run_json, sentence, workplace
-from varprop import FAWNRegressor
-from varprop.files.regressor import save_regressor
+from varprop import FAWNRegressor, StackedRegressor
+from varprop.files.stack import save_stack
 from varprop.predictive.scorecard import CONSTANT, LINEAR, MODEL, SCORES, scores
 from varprop.tables import TableModel, TableRows, open_source
 from varprop.tables.columns import join_rows
@@ -104,7 +104,7 @@ def test_predict_takes_the_raw_table(place):
     assert rows.X_std[3, 1] > 0
     dist = model.regressor.predict_dist(rows.X, rows.X_std)
     parts = ["model_std", "noise_std"] if dist.identified else []
-    assert list(out[0]) == ["id", "mean", "std", *parts, "lower", "upper"]
+    assert list(out[0]) == ["id", "mean", "std", *parts, "lower", "upper", "outside"]
     got = {name: np.array([float(row[name]) for row in out]) for name in list(out[0])[1:]}
     np.testing.assert_array_equal(got["mean"], dist.mean)
     np.testing.assert_allclose(got["std"], dist.std)
@@ -152,7 +152,7 @@ def test_blocks_are_seen_by_nobody(place, monkeypatch):
 def test_quantiles_and_intervals(place):
     options = ("--interval", "0.5", "--quantiles", "0.1,0.25,0.75")
     out = rows_of(run("predict", place / "impute.safetensors", place / "full.csv", *options).stdout)
-    assert list(out[0])[-3:] == ["q0.1", "q0.25", "q0.75"]
+    assert list(out[0])[-4:] == ["q0.1", "q0.25", "q0.75", "outside"]
     for row in out:
         assert (row["q0.25"], row["q0.75"]) == (row["lower"], row["upper"])
         assert float(row["q0.1"]) < float(row["lower"]) < float(row["mean"])
@@ -171,7 +171,8 @@ def test_several_targets(place):
     dist = model.predict_dist(encoded(model, place / "full.csv"), str)
     split = ["model_std", "noise_std"] if dist.identified else []
     parts = ["mean", "std", *split, "lower", "upper"]
-    assert list(out[0]) == ["id"] + [f"{t}_{part}" for t in ("price", "rent") for part in parts]
+    names = [f"{t}_{part}" for t in ("price", "rent") for part in parts]
+    assert list(out[0]) == ["id", *names, "outside"]
     assert dist.is_joint
     np.testing.assert_allclose(
         [[float(row["price_std"]), float(row["rent_std"])] for row in out], dist.std
@@ -217,7 +218,7 @@ def test_a_model_saved_from_python(place, tmp_path):
 
 
 def test_python_reads_what_the_command_line_wrote(place):
-    regressor = FAWNRegressor.load(place / "impute.safetensors")
+    regressor = StackedRegressor.load(place / "impute.safetensors")
     assert regressor.target_names_ == ["price"]
     assert regressor.n_features_in_ == 4
 
@@ -235,7 +236,9 @@ def test_evaluate(place, tmp_path):
     dist = fitted.predict_dist(rows, str)
     assert result["scorecard"][MODEL] == scores(y, dist)
     scaling = fitted.regressor.scaling_
-    by_hand = scores(y, made_up.flat(scaling.y_shift, scaling.y_scale, 60))
+    n = fitted.regressor.n_seen_
+    std = scaling.y_scale * np.sqrt((n + 1) / (n - 1))  # of a next one about the mean of n
+    by_hand = scores(y, made_up.flat(scaling.y_shift, std, 60))
     assert result["scorecard"][CONSTANT] == by_hand
     assert LINEAR in result["scorecard"]
     page = report.read_text("utf-8")
@@ -306,11 +309,11 @@ def test_a_damaged_description_of_the_table_is_no_model_file(place, tmp_path):
     path = tmp_path / "m.safetensors"
     content = to_json(model.preprocessing)
     content["inputs"][0]["mean"] = "large"
-    save_regressor(model.regressor, path, table=content, linear={})
+    save_stack(model.regressor, path, table=content)
     assert "description of its table is damaged" in sentence(
         "predict", path, place / "full.csv", code=3
     )
     content = to_json(model.preprocessing)
     content["inputs"] = content["inputs"][:2]
-    save_regressor(model.regressor, path, table=content, linear={})
+    save_stack(model.regressor, path, table=content)
     assert "does not fit the network" in sentence("predict", path, place / "full.csv", code=3)

@@ -61,9 +61,10 @@ def test_which_objectives_are_known_without_sampling():
 )
 def test_where_learned_priors_start(prior):
     for layer in (0, 1):
-        found = prior.distribution(layer)
+        found = prior.distribution(layer, None)
         assert (float(found.mean), float(found.var)) == (0.0, pytest.approx(0.04))
-    assert (priors.FixedGaussian().distribution(0).mean, priors.FixedGaussian().log_std) == (0, 0)
+    fixed = priors.FixedGaussian()
+    assert (fixed.distribution(0, None).mean, fixed.log_std) == (0, 0)
     assert priors.LearnedBernoulli().logit == priors.FixedBernoulli().logit == 0
 
 

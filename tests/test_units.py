@@ -12,7 +12,6 @@ import made_up
 from varprop.data.source import Data
 from varprop.data.statistics import Scaling, Statistics
 from varprop.estimators.methods import Interval
-from varprop.estimators.regressor import FAWNRegressor
 from varprop.learning.model import regression_model
 from varprop.predictive import Predictive, diagnostics, metrics
 from varprop.predictive.conformal import Conformal
@@ -216,21 +215,21 @@ def test_tables_have_columns_of_the_parts_only_if_told_apart(split, monkeypatch)
     n = 6
     table = pa.table({"size": [None, None, *np.arange(4.0)], "price": np.arange(n) + 0.5})
     source = Source.of_table(table)
-    regressor = FAWNRegressor(4, max_iter=1).fit(np.arange(n)[:, None], np.arange(n))
+    regressor = StackedRegressor([]).fit(np.arange(n)[:, None], np.arange(n))
     column = NumberColumn("size", 0.5, 0.1)
     model = TableModel(regressor, Preprocessing((column,), ("price",), (), (), "drop"))
     asked = []
 
-    def known(self, rows, where):
-        asked.append(len(rows.X))
-        p = Predictive.gaussian(rows.X[:, 0], np.full(len(rows.X), 9.0), 16.0)
+    def known(self, X, X_std=None, *, model=None):
+        asked.append(len(X))
+        p = Predictive.gaussian(X[:, 0], np.full(len(X), 9.0), 16.0)
         return p if split else p.unsplit()
 
-    monkeypatch.setattr(TableModel, "predict_dist", known)
+    monkeypatch.setattr(StackedRegressor, "predict_dist", known)
     rows = TableRows(source, model.preprocessing, targets=False)
     found = pa.Table.from_batches(predict_table(model, rows, quantiles=(0.5,))).to_pydict()
     parts = ["model_std", "noise_std"] if split else []
-    assert list(found) == ["mean", "std", *parts, "lower", "upper", "q0.5"]
+    assert list(found) == ["row", "mean", "std", *parts, "lower", "upper", "q0.5", "outside"]
     assert found["mean"] == found["q0.5"] == [None, None, 0.0, 1.0, 2.0, 3.0]
     assert found["std"][2:] == [5.0] * 4
     if split:

@@ -129,6 +129,7 @@ def gather(source: AbstractSource, *, most: int | None = None, seed: int = 0) ->
 
     Examples
     --------
+    >>> from varprop.data.source import Data
     >>> gather(Data(np.ones((4, 2)), np.zeros(4))).x.shape
     (4, 2)
     """

@@ -24,6 +24,7 @@ class AbstractRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, Bas
     n_outputs_: int
     target_names_: list[str] | None
     scaling_: Scaling
+    n_seen_: int | None  # different training rows
     domain_: Domain | None
     fingerprints_: Fingerprints | None
     _y_ndim: int

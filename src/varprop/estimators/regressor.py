@@ -283,6 +283,7 @@ class FAWNRegressor(AbstractRegressor):
         self.members_, self.shares_ = [kept(fit.model) for fit in fits], trained.shares
         self.scaling_, self._epochs = fits[0].scaling, None
         self.trust_, self._held, self._aside_seed = None, None, trained.aside_seed
+        self.n_seen_ = None if trained.aside is None else trained.aside.n_different
         if trained.aside is not None and trained.aside.folds:
             self._held = Judged.of(trained.aside, held)
             self.trust_ = trust(self._held, self.scaling_, squeeze=squeeze)
@@ -325,8 +326,7 @@ class FAWNRegressor(AbstractRegressor):
             members, self._epochs, self.loss_ = task.train_epoch(before, epochs)
         if before is None:
             self.scaling_, self.loss_curve_, self.n_iter_ = task.scaling, np.empty(0), 0
-            self.trust_ = self.domain_ = self.fingerprints_ = None
-        if before is None:
+            self.trust_ = self.n_seen_ = self.domain_ = self.fingerprints_ = None
             self.shares_ = np.full(len(members), 1 / len(members))
         self.members_, self.outcome_ = members, "max_steps"
         self.loss_curve_ = np.append(self.loss_curve_, self.loss_)
@@ -382,7 +382,8 @@ class FAWNRegressor(AbstractRegressor):
         network = self._predict_network(X, x_var)
         if self.trust_ is None:
             return network
-        constant = constant_gaussian(self.scaling_, len(X), squeeze=network.squeeze)
+        n, seen, squeeze = len(X), self.n_seen_, network.squeeze
+        constant = constant_gaussian(self.scaling_, n, n_seen=seen, squeeze=squeeze)
         return Predictive.mixture([network, constant], [self.trust_, 1 - self.trust_])
 
     def _predict_network(self, X: np.ndarray, x_var: np.ndarray | None) -> Predictive:

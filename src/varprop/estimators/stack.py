@@ -169,6 +169,7 @@ class StackedRegressor(AbstractRegressor):
         self.scaling_, self.estimators_, self.linear_ = statistics.scaling, [], None
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         aside = SetAside.of(data, seed, every_row=True)
+        self.n_seen_ = aside.n_different
         judged: dict[str, Judged] = {}
         few = bool(named) and aside.n_different < _FOR_NETWORKS
         named, told = [] if few else named, list[Warning]()
@@ -307,5 +308,6 @@ class StackedRegressor(AbstractRegressor):
             elif name == LINEAR and self.linear_ is not None:
                 parts.append(self.linear_.predict_dist(X, x_var, squeeze=squeeze))
             else:
-                parts.append(constant_gaussian(self.scaling_, len(X), squeeze=squeeze))
+                seen, scaling = self.n_seen_, self.scaling_
+                parts.append(constant_gaussian(scaling, len(X), n_seen=seen, squeeze=squeeze))
         return parts[0] if len(parts) == 1 else Predictive.mixture(parts, list(weights.values()))

@@ -259,7 +259,9 @@ def trust(judged: Judged, scaling: Scaling, *, squeeze: bool) -> float | None:
 def judged_constant(aside: SetAside, scaling: Scaling, *, squeeze: bool) -> Judged:
     """Judge the constant Gaussian: by its two numbers of all rows, which errs on the safe side."""
     sizes = [len(fold.held.y) for fold in aside.folds]
-    return Judged.of(aside, [constant_gaussian(scaling, n, squeeze=squeeze) for n in sizes])
+    seen = aside.n_different
+    found = [constant_gaussian(scaling, n, n_seen=seen, squeeze=squeeze) for n in sizes]
+    return Judged.of(aside, found)
 
 
 def _weight(aside: SetAside) -> np.ndarray | None:

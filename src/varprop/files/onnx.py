@@ -24,6 +24,7 @@ from varprop.estimators.regressor import FAWNRegressor
 from varprop.estimators.stack import CONSTANT, LINEAR, StackedRegressor
 from varprop.moments.gaussian import Gaussian, JointGaussian
 from varprop.moments.numerics import kept_bell_by_exp, step_probability
+from varprop.predictive.simple import constant_var
 
 # Old enough for the runtimes of the last years; nothing newer is needed.
 OPSET, IR_VERSION = 17, 8
@@ -134,7 +135,7 @@ def _components(model: AbstractRegressor, scaled: jax.Array) -> list[_Component]
         broad = model.weights_[CONSTANT]
     if broad > 0:
         zeros = scaled @ np.zeros((model.n_features_in_, model.n_outputs_))
-        parts.append(_Component(broad, zeros, zeros + 1.0, None))
+        parts.append(_Component(broad, zeros, zeros + constant_var(model.n_seen_), None))
     return parts
 
 

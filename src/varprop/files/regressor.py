@@ -118,7 +118,7 @@ def load_regressor(path: str | os.PathLike[str]) -> FAWNRegressor:
 def check_alone(header: dict[str, Any], table: dict[str, ArraySpec]) -> None:
     """Check a file that holds one regressor, and perhaps what older versions kept of its table."""
     left = {name: spec for name, spec in shapes(table).items() if not name.startswith("linear.")}
-    around = ("libraries", "table", "domain", "seen")
+    around = ("libraries", "table", "domain", "seen", "n_seen")
     check_regressor({k: v for k, v in header.items() if k not in around}, left, "")
     libraries_of(header)
     check_seen(dict(header), left)
@@ -169,7 +169,7 @@ def build_regressor(
     # Format 1 did not count steps.
     model.n_iter_, model.n_steps_ = header["n_iter"], header.get("n_steps", header["n_iter"])
     model.trust_, model._epochs, model._held = header.get("trust"), None, None
-    model._aside_seed = 0
+    model._aside_seed, model.n_seen_ = 0, None
     return model
 
 

@@ -24,13 +24,17 @@ def describe_seen(model: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if seen is not None:
         arrays |= {f"seen.{name}": getattr(seen, name) for name in _SEEN}
     arrays = {name: np.asarray(array, np.float64) for name, array in arrays.items()}
-    return {"domain": domain is not None, "seen": seen is not None}, arrays
+    header = {"domain": domain is not None, "seen": seen is not None, "n_seen": model.n_seen_}
+    return header, arrays
 
 
 def check_seen(header: dict[str, Any], left: dict[str, Any]) -> None:
     """Take what belongs to it out of a header and out of arrays; older files have none of it."""
     n = header.get("n_features")
     there, known = header.pop("domain", False), header.pop("seen", False)
+    n_seen = header.pop("n_seen", None)
+    if n_seen is not None and (type(n_seen) is not int or not 1 <= n_seen < 2**53):
+        raise ModelFileError("n_seen in the header is out of range.")
     if type(there) is not bool or type(known) is not bool:
         raise ModelFileError("domain or seen in the header is no yes or no.")
     shapes: dict[str, list[tuple[Any, ...]]] = {}
@@ -49,6 +53,7 @@ def check_seen(header: dict[str, Any], left: dict[str, Any]) -> None:
 def build_seen(model: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Give a fitted estimator what the file says it has seen."""
     model.domain_ = model.fingerprints_ = None
+    model.n_seen_ = header.get("n_seen")
     if header.get("domain"):
         parts: dict[str, Any] = {name: arrays.pop(f"domain.{name}") for name in _DOMAIN}
         model.domain_ = Domain(**(parts | {"limit": float(parts["limit"])}))

@@ -157,6 +157,7 @@ def _of_network(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Stacke
     if hasattr(network, "feature_names_in_"):
         model.feature_names_in_ = network.feature_names_in_
     model.domain_, model.fingerprints_ = network.domain_, network.fingerprints_
+    model.n_seen_ = network.n_seen_
     model.estimators_, model.linear_, model.out_of_fold_nll_ = [("network", network)], None, {}
     trust = 1.0 if network.trust_ is None else network.trust_
     model.weights_ = {"network": trust, CONSTANT: 1 - trust}
@@ -181,7 +182,7 @@ def _check(header: dict[str, Any], table: dict[str, ArraySpec]) -> None:
     if header.get("class") != "StackedRegressor":
         raise ModelFileError(f"the file holds no regressor: {str(header.get('class'))[:80]!r}.")
     libraries_of(header)
-    around = ("libraries", "table", "domain", "seen")
+    around = ("libraries", "table", "domain", "seen", "n_seen")
     rest = {name: value for name, value in header.items() if name not in around}
     if set(rest) != _KEYS:
         raise ModelFileError("the header lacks an entry or has one too many.")

@@ -301,7 +301,7 @@ class HeteroscedasticGaussian(AbstractGaussianNoise):
     (1, 2)
     >>> f = Gaussian(jnp.array([[0.0, 2.0]]), jnp.array([[3.0, 0.0]]))
     >>> print(f"{likelihood.predictive(f)[0].noise_var[0, 0]:.3f}")  # nearly exp(2)
-    6.780
+    6.982
     """
 
     log_std: Float[Array, " d"]

@@ -96,7 +96,9 @@ class LinearModel:
         return in_units(mean, np.maximum(var, 0.0), self.noise_var, self.scaling, squeeze=squeeze)
 
 
-def constant_gaussian(scaling: Scaling, n_rows: int, *, squeeze: bool = False) -> Predictive:
+def constant_gaussian(
+    scaling: Scaling, n_rows: int, *, n_seen: int | None = None, squeeze: bool = False
+) -> Predictive:
     """Return the same Gaussian for all rows: the training targets' mean and standard deviation.
 
     Parameters
@@ -105,6 +107,9 @@ def constant_gaussian(scaling: Scaling, n_rows: int, *, squeeze: bool = False) -
         Has both.
     n_rows
         How many rows.
+    n_seen
+        How many rows the two numbers are of. Few say little of a next one, whose variance about
+        their mean is (n + 1) / (n - 1) times their own; as many as it takes unless given.
     squeeze
         Whether a single target comes without an axis of its own.
 
@@ -115,7 +120,19 @@ def constant_gaussian(scaling: Scaling, n_rows: int, *, squeeze: bool = False) -
     [3.0, 3.0, 3.0]
     """
     mean = np.zeros((n_rows, len(scaling.y_shift)))
-    return in_units(mean, mean, np.ones(mean.shape[1]), scaling, squeeze=squeeze)
+    noise = np.full(mean.shape[1], constant_var(n_seen))
+    return in_units(mean, mean, noise, scaling, squeeze=squeeze)
+
+
+def constant_var(n_seen: int | None) -> float:
+    """Return the constant Gaussian's variance, in standardized units; see `constant_gaussian`.
+
+    Examples
+    --------
+    >>> constant_var(None), constant_var(2), constant_var(1)
+    (1.0, 3.0, 1.0)
+    """
+    return 1.0 if n_seen is None or n_seen < 2 else (n_seen + 1) / (n_seen - 1)
 
 
 def in_units(

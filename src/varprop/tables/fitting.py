@@ -98,7 +98,7 @@ def fit_table(
     >>> import pathlib, tempfile
     >>> from varprop.tables.source import open_source
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "data.csv"
-    >>> rows = [f"{i % 7},{'ab'[i % 2]},{i % 7 + i % 2}" for i in range(60)]
+    >>> rows = [f"{i},{'ab'[i % 2]},{i + i % 2}" for i in range(60)]
     >>> _ = path.write_text("\n".join(["size,kind,price", *rows]))
     >>> fitted = fit_table(open_source(str(path)), Roles(("price",)), {"max_iter": 5}, holdout=0.2)
     >>> fitted.n_train, len(fitted.holdout.y), list(fitted.holdout.card)[0]

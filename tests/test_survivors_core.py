@@ -56,15 +56,18 @@ def test_which_objectives_are_known_without_sampling():
     assert [name for name, is_sampled in sampled.items() if is_sampled] == ["SampledVI"]
 
 
+WEIGHTS = nn.GaussianWeights(np.ones((2, 2)), np.ones((2, 2)))
+
+
 @pytest.mark.parametrize(
     "prior", [priors.LearnedGaussian(), priors.LearnedGaussianPerLayer(2)], ids=["one", "per layer"]
 )
 def test_where_learned_priors_start(prior):
     for layer in (0, 1):
-        found = prior.distribution(layer, None)
+        found = prior.distribution(layer, WEIGHTS)
         assert (float(found.mean), float(found.var)) == (0.0, pytest.approx(0.04))
     fixed = priors.FixedGaussian()
-    assert (fixed.distribution(0, None).mean, fixed.log_std) == (0, 0)
+    assert (fixed.distribution(0, WEIGHTS).mean, fixed.log_std) == (0, 0)
     assert priors.LearnedBernoulli().logit == priors.FixedBernoulli().logit == 0
 
 

@@ -12,6 +12,7 @@ import made_up
 from varprop.data.source import Data
 from varprop.data.statistics import Scaling, Statistics
 from varprop.estimators.methods import Interval
+from varprop.estimators.stack import StackedRegressor
 from varprop.learning.model import regression_model
 from varprop.predictive import Predictive, diagnostics, metrics
 from varprop.predictive.conformal import Conformal

@@ -105,8 +105,7 @@ class FAWNRegressor(AbstractRegressor):
         How to train, in steps: what the arguments above leave open is taken from it.
         ``Recipe.paper()`` is the paper's protocol; `Recipe`'s defaults unless given.
     warm_start : bool, default=False
-        `fit` goes on from the members and the scaling of the last call, one start each. Otherwise
-        `fit` always starts anew.
+        `fit` goes on from the members and the scaling of the last call, one start each.
     random_state : int, RandomState or None, default=None
         Source of the starts and of the order of rows.
     dtype : {"float32", "float64"}, default="float32"
@@ -382,8 +381,8 @@ class FAWNRegressor(AbstractRegressor):
         network = self._predict_network(X, x_var)
         if self.trust_ is None:
             return network
-        n, seen, squeeze = len(X), self.n_seen_, network.squeeze
-        constant = constant_gaussian(self.scaling_, n, n_seen=seen, squeeze=squeeze)
+        known = {"n_seen": self.n_seen_, "squeeze": network.squeeze}
+        constant = constant_gaussian(self.scaling_, len(X), **known)
         return Predictive.mixture([network, constant], [self.trust_, 1 - self.trust_])
 
     def _predict_network(self, X: np.ndarray, x_var: np.ndarray | None) -> Predictive:

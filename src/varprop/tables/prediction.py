@@ -76,6 +76,7 @@ def predict_table(
     Examples
     --------
     >>> from varprop.tables import Roles, fit_table
+    >>> from varprop.tables.source import Source
     >>> table = pa.table({"size": np.arange(60) % 7, "price": np.arange(60) % 7 + 0.5})
     >>> model = fit_table(Source.of_table(table), Roles(("price",)), model="linear").model
     >>> rows = TableRows(Source.of_table(table.slice(0, 2)), model.preprocessing, targets=False)

@@ -381,8 +381,8 @@ class FAWNRegressor(AbstractRegressor):
         network = self._predict_network(X, x_var)
         if self.trust_ is None:
             return network
-        known = {"n_seen": self.n_seen_, "squeeze": network.squeeze}
-        constant = constant_gaussian(self.scaling_, len(X), **known)
+        seen, squeeze = self.n_seen_, network.squeeze
+        constant = constant_gaussian(self.scaling_, len(X), n_seen=seen, squeeze=squeeze)
         return Predictive.mixture([network, constant], [self.trust_, 1 - self.trust_])
 
     def _predict_network(self, X: np.ndarray, x_var: np.ndarray | None) -> Predictive:

@@ -81,7 +81,7 @@ def predict_table(
     >>> model = fit_table(Source.of_table(table), Roles(("price",)), model="linear").model
     >>> rows = TableRows(Source.of_table(table.slice(0, 2)), model.preprocessing, targets=False)
     >>> next(predict_table(model, rows)).schema.names
-    ['row', 'mean', 'std', 'lower', 'upper', 'outside']
+    ['row', 'mean', 'std', 'model_std', 'noise_std', 'lower', 'upper', 'outside']
     """
     targets, source, ids = model.preprocessing.targets, rows.table, {}
     for name in model.preprocessing.ids:

@@ -62,8 +62,9 @@ def main():
                 begin = time.perf_counter()
                 found = judge(make(seed), case, seed)
                 stack = label.startswith("stack")
-                bad = found.behind > (case.nats if stack else 1.0) or found.coverage < 0.75
-                bad = bad or (stack and found.crps_ratio > 1.02)
+                bad = found.behind > (case.nats if stack else 1.0)
+                if case.n_rows > 3:  # where luck decides, tests/test_hostile.py averages
+                    bad = bad or found.coverage < 0.75 or (stack and found.crps_ratio > 1.02)
                 bad = bad and label not in ("paper", "linear")
                 broken += bad
                 print(

@@ -158,6 +158,8 @@ def fit(
 
         settings = {"table": source.label, "seed": seed, "missing": missing.value}
         settings |= {"model": kind.value, **options, "weights": _weights(model)}
+        if fitted.notes:
+            settings["remarks"] = " ".join(f"{n[0].upper()}{n[1:]}" for n in fitted.notes)
         report_table(report, f"{source.label}: {', '.join(target)}", model, held, settings)
     n_held = 0 if held is None else len(held.y)
     if json:

@@ -65,7 +65,8 @@ def predict_table(
     pyarrow.RecordBatch
         Ids first, or the number of the row, from 1, where there are none; then the results. A row
         without a prediction has none. The standard deviations of model and noise are there only if
-        the model tells them apart. The last column, ``outside``, says in words what about a row is
+        the model tells them apart, and the covariance of every pair of targets (``cov_a_b``) if it
+        models that. The last column, ``outside``, says in words what about a row is
         unlike all that training has seen: the prediction is a guess there.
 
     Raises
@@ -88,18 +89,21 @@ def predict_table(
         kind = source.types.get(name, pa.string())
         ids[name] = kind.value_type if pa.types.is_dictionary(kind) else kind
     levels = [(1 - interval) / 2, (1 + interval) / 2, *quantiles]
-    blocks, waiting, found, identified = rows.encoded(), [], None, False
-    for block in blocks:  # the first prediction says whether it has parts
+    blocks, waiting, found, identified, joint = rows.encoded(), [], None, False, False
+    for block in blocks:  # the first prediction says whether it has parts, and a covariance
         waiting.append(block)
         if block.complete.any():
             found = model.predict_parts(block.only_complete(), source.where)
             first = next(found)
             found, identified = itertools.chain([first], found), first[1].identified
+            joint = first[1].is_joint
             break
     parts = ["model_std", "noise_std"] if identified else []
     names = ["mean", "std", *parts, "lower", "upper", *(f"q{alpha:g}" for alpha in quantiles)]
     if len(targets) > 1:
         names = [f"{target}_{name}" for target in targets for name in names]
+    pairs = list(itertools.combinations(range(len(targets)), 2)) if joint else []
+    names += [f"cov_{targets[i]}_{targets[j]}" for i, j in pairs]
     clash = sorted({*names, "outside"} & set(ids))
     if clash:
         raise TableError(f"the id column {clash[0]!r} has the name of a result: rename it.")
@@ -127,7 +131,11 @@ def predict_table(
                     at = 2 + len(parts)
                     columns[at : at + 2] = prediction.mean - reach, prediction.mean + reach
                 stacked = np.stack([c.reshape(-1, len(targets)) for c in columns], axis=2)
-                values[np.flatnonzero(complete)[index]] = stacked.reshape(len(stacked), -1)
+                flat = stacked.reshape(len(stacked), -1)
+                if pairs:
+                    first_of, second_of = np.transpose(pairs)
+                    flat = np.hstack([flat, prediction.cov[:, first_of, second_of]])
+                values[np.flatnonzero(complete)[index]] = flat
         arrays = [] if ids else [pa.array(block.numbers + 1, pa.int64())]
         for name, kind in ids.items():
             cells = block.cells.column(name)

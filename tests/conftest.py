@@ -1,5 +1,6 @@
 """What all tests share: compiled programs, precision, promotion and the settings of Hypothesis."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -41,6 +42,18 @@ def pytest_configure(config):
     # Not in pyproject.toml: to name a class there imports the package before its types are checked.
     for name in ("varprop.errors.FitWarning", "sklearn.exceptions.ConvergenceWarning"):
         config.addinivalue_line("filterwarnings", f"ignore::{name}")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs_go_with_their_module():
+    """Drop compiled programs when a file of tests is done.
+
+    Each is several pieces of mapped memory, of which Linux allows a process some 65,000: a worker
+    that had kept the programs of most of the suite crashed. What comes again is read from disk.
+    """
+    yield
+    jax.clear_caches()
+    gc.collect()
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ def test_the_stack_is_never_over_sure(name, seed):
 
 @pytest.mark.parametrize("name", FEW)
 def test_few_rows_are_judged_over_many_draws(name):
-    """Two rows may lie anywhere: no interval of theirs holds 75 % every time, but more than theirs."""
+    """Two rows may lie anywhere: no interval of theirs holds 75 % every time."""
     case = CASES[name]
     found = [judge(StackedRegressor(random_state=0), case, seed) for seed in range(200)]
     assert max(one.behind for one in found) <= case.nats

@@ -49,7 +49,7 @@ def main() -> None:
             f"  RMSE {metrics.rmse(y_test, dist[joint]):.3f}"
         )
     residuals = y_test - dist[True].mean
-    cov = dist[True].cov
+    cov = dist[True].output_cov
     correlation = cov[:, 0, 1] / np.sqrt(cov[:, 0, 0] * cov[:, 1, 1])
     print(
         f"correlation of the errors {np.corrcoef(residuals.T)[0, 1]:.2f}, "
@@ -64,7 +64,7 @@ def main() -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
     left.plot(*residuals.T, ".", color="0.6", markersize=3)
     for joint, style in ((False, "--"), (True, "-")):
-        shape = np.mean([ellipse(c, 2) for c in dist[joint].cov], axis=0)
+        shape = np.mean([ellipse(c, 2) for c in dist[joint].output_cov], axis=0)
         left.plot(*shape, style, label=f"output_covariance={joint}")
     left.set(title="errors, and two standard deviations", aspect="equal")
     left.set(xlabel="first target", ylabel="second target")

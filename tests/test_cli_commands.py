@@ -176,7 +176,7 @@ def test_several_targets(place):
     names = [f"{t}_{part}" for t in ("price", "rent") for part in parts]
     assert list(out[0]) == ["id", *names, "cov_price_rent", "outside"]
     found = [float(row["cov_price_rent"]) for row in out]
-    np.testing.assert_allclose(found, dist.cov[:, 0, 1], rtol=1e-9)
+    np.testing.assert_allclose(found, dist.output_cov[:, 0, 1], rtol=1e-9)
     assert dist.is_joint
     np.testing.assert_allclose(
         [[float(row["price_std"]), float(row["rent_std"])] for row in out], dist.std

@@ -262,7 +262,7 @@ def test_layers_can_be_nested():
 
 
 def test_the_bias_of_depth_has_the_size_theory_gives():
-    """One random unit copied to n units and summed: the truth is n^2 V, propagation says n V.
+    """One random unit copied to n units and summed: the truth is n^2 V, independence says n V.
 
     This is the whole reason why two hidden layers are not exact. No sampling is needed to see it.
     """
@@ -270,10 +270,14 @@ def test_the_bias_of_depth_has_the_size_theory_gives():
     shared = nn.Dense(nn.GaussianWeights(np.full((1, 1), 5.0), 0.1))  # never below zero
     copies = nn.Dense(nn.PointWeights(np.ones((n, 1))))
     total = nn.Dense(nn.PointWeights(np.ones((1, n))))
-    net = nn.Sequential([shared, nn.ReLU(), copies, nn.ReLU(), total])
-    out = propagate(net, jnp.ones(1))
-    np.testing.assert_allclose(out.mean, 5.0 * n, rtol=1e-5)
-    np.testing.assert_allclose(out.var, 0.01 * n, rtol=1e-4)
+    layers = [shared, nn.ReLU(), copies, nn.ReLU(), total]
+    truth = {"independent": 0.01 * n, "first-order": 0.01 * n**2, "second-order": 0.01 * n**2}
+    for name, var in truth.items():
+        # Parts of a network are layers too, and what they share is not lost.
+        for parts in (layers, [nn.Sequential(layers[:3]), nn.Sequential(layers[3:])]):
+            out = propagate(nn.Sequential(parts, name), jnp.ones(1))
+            np.testing.assert_allclose(out.mean, 5.0 * n, rtol=1e-5)
+            np.testing.assert_allclose(out.var, var, rtol=1e-4)
     draws = 5.0 + 0.1 * np.random.default_rng(0).normal(size=1000)  # the shared unit, by hand
     sums = np.maximum(draws[:, None] * np.ones(n), 0).sum(axis=1)
     np.testing.assert_allclose(sums.var(), n**2 * draws.var(), rtol=1e-10)

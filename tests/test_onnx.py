@@ -37,7 +37,7 @@ def compare(model, X):
     np.testing.assert_allclose(got["std"], dist.std.reshape(shape), rtol=1e-5)
     if "cov" in got:
         root = np.sqrt(np.einsum("ni,nj->nij", dist.var, dist.var))
-        np.testing.assert_allclose(got["cov"] / root, dist.cov / root, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(got["cov"] / root, dist.output_cov / root, rtol=1e-5, atol=1e-5)
     return names
 
 

@@ -141,7 +141,7 @@ def test_files_stay_readable(version):
     answer = json.loads((FIXTURES / f"regressor_format_{version}.json").read_text())
     model = FAWNRegressor.load(FIXTURES / f"regressor_format_{version}.safetensors")
     rows = pd.DataFrame(answer["X"], columns=["age", "size", "dose"])
-    mean, cov = model.predict(rows, return_cov=True)
+    mean, cov = model.predict(rows, return_output_cov=True)
     # Another machine may round otherwise.
     np.testing.assert_allclose(mean, answer["mean"], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(cov, answer["cov"], rtol=1e-4, atol=1e-6)

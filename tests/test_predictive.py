@@ -120,7 +120,7 @@ def test_joint_equals_scipy_in_any_units():
     shift = np.log(unit).sum()
     np.testing.assert_allclose(p.logpdf(y * unit), np.array(expected) - shift, rtol=1e-9)
     np.testing.assert_allclose(p.entropy(), [r.entropy() + shift for r in ref], rtol=1e-9)
-    np.testing.assert_allclose(p.cov, total * unit * unit[:, None], rtol=1e-12)
+    np.testing.assert_allclose(p.output_cov, total * unit * unit[:, None], rtol=1e-12)
 
 
 # ---- mixtures ---------------------------------------------------------------------------------
@@ -136,10 +136,10 @@ def test_mixture_moments_are_the_law_of_total_variance(joint):
     np.testing.assert_allclose(p.mean, mean)
     np.testing.assert_allclose(p.noise_var, np.einsum("k,knd->nd", w, p.member_noise))
     np.testing.assert_allclose(p.model_var, np.einsum("k,knd->nd", w, var + apart**2))
-    np.testing.assert_allclose(np.diagonal(p.cov, axis1=-2, axis2=-1), p.var)
+    np.testing.assert_allclose(np.diagonal(p.output_cov, axis1=-2, axis2=-1), p.var)
     between = np.einsum("k,kni,knj->nij", w, apart, apart)
     cross = np.einsum("k,knij->nij", w, p.member_model)[:, 0, 1] if joint else 0.0
-    np.testing.assert_allclose(p.cov[:, 0, 1], between[:, 0, 1] + cross, atol=1e-14)
+    np.testing.assert_allclose(p.output_cov[:, 0, 1], between[:, 0, 1] + cross, atol=1e-14)
 
 
 @pytest.mark.parametrize("alpha", [1e-200, 1e-9, 0.05, 0.5, 0.8, 1 - 1e-12])
@@ -233,7 +233,7 @@ def test_mixture_of_identical_members_is_the_member(joint):
     y = p.sample(1, rng)[..., 0]
     assert q.n_members == 10
     assert (q.mean == p.mean).all()
-    np.testing.assert_allclose(q.cov, p.cov, rtol=1e-14)
+    np.testing.assert_allclose(q.output_cov, p.output_cov, rtol=1e-14)
     np.testing.assert_allclose(q.logpdf(y), p.logpdf(y), rtol=1e-13)
     np.testing.assert_allclose(q.cdf(y), p.cdf(y), rtol=1e-13)
     np.testing.assert_allclose(q.quantile([0.1, 0.9]), p.quantile([0.1, 0.9]), rtol=1e-12)
@@ -332,7 +332,7 @@ def test_sample_has_the_stated_moments_and_quantiles(k, joint):
     assert np.abs(z).max() < Z_LIMIT
     apart = draws - p.mean
     products = np.einsum("sni,snj->snij", apart, apart)
-    z = (products.mean(axis=0) - p.cov) / products.std(axis=0) * root_n
+    z = (products.mean(axis=0) - p.output_cov) / products.std(axis=0) * root_n
     assert np.abs(z).max() < Z_LIMIT
     for coverage in (0.5, 0.9):
         lower, upper = p.interval(coverage)
@@ -381,12 +381,12 @@ def test_conditional_equals_the_formula():
     q = p.conditional({3: y[:, 3], 1: y[:, 1]})
     rest, seen = [0, 2], [3, 1]
     for i in range(6):
-        c = p.cov[i]
+        c = p.output_cov[i]
         gain = c[np.ix_(rest, seen)] @ np.linalg.inv(c[np.ix_(seen, seen)])
         mean = p.mean[i, rest] + gain @ (y[i, seen] - p.mean[i, seen])
         cov = c[np.ix_(rest, rest)] - gain @ c[np.ix_(seen, rest)]
         np.testing.assert_allclose(q.mean[i], mean, rtol=1e-9)
-        np.testing.assert_allclose(q.cov[i], cov, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(q.output_cov[i], cov, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(q.noise_var, p.noise_var[:, rest])
 
 
@@ -434,7 +434,7 @@ def test_marginal():
     assert one.mean.shape == (4,)
     assert two.mean.shape == (4, 2)
     np.testing.assert_allclose(one.var, p.var[:, 1])
-    np.testing.assert_allclose(two.cov, p.cov[:, [2, 0]][:, :, [2, 0]])
+    np.testing.assert_allclose(two.output_cov, p.output_cov[:, [2, 0]][:, :, [2, 0]])
     np.testing.assert_allclose(one.quantile(0.2), p.quantile(0.2)[:, 1])
     np.testing.assert_allclose(one.logpdf(0.1), p.marginal_logpdf(0.1)[:, 1])
 
@@ -452,7 +452,7 @@ def test_public_shapes(shape, k):
         assert a.shape == shape
         assert a.dtype == np.float64
     d = p.n_outputs
-    assert p.cov.shape == (n, d, d)
+    assert p.output_cov.shape == (n, d, d)
     assert p.sample(7, 0).shape == (*shape, 7)
     assert p.quantile(np.full((2, 4), 0.5)).shape == (*shape, 2, 4)
     for f, tail in ((p.cdf, shape), (p.marginal_logpdf, shape), (p.logpdf, (n,)), (p.pdf, (n,))):
@@ -471,7 +471,7 @@ def test_rows_and_pickle():
     mask = np.array([True, False, True, False, False, True])
     for rows in (slice(1, 4), [0, 2], mask, np.array([-1])):
         np.testing.assert_array_equal(p[rows].mean, p.mean[rows])
-        np.testing.assert_array_equal(p[rows].cov, p.cov[rows])
+        np.testing.assert_array_equal(p[rows].output_cov, p.output_cov[rows])
     np.testing.assert_array_equal(p[-1].mean, p.mean[-1:])
     copy = pickle.loads(pickle.dumps(p))
     np.testing.assert_array_equal(copy.quantile(0.3), p.quantile(0.3))

@@ -96,7 +96,7 @@ def test_methods_agree(fitted, data):
 
 def test_several_outputs_with_covariance(joint, targets):
     X, y = targets
-    mean, cov = joint.predict(X, return_cov=True)
+    mean, cov = joint.predict(X, return_output_cov=True)
     assert mean.shape == y.shape
     assert cov.shape == (N, 3, 3)
     _, std = joint.predict(X, return_std=True)
@@ -112,7 +112,8 @@ def test_column_target_keeps_its_axis(data, fitted):
     X, y = data
     column = quick().fit(X, y[:, None])
     np.testing.assert_array_equal(column.predict(X)[:, 0], fitted.predict(X))
-    assert column.predict(X, return_cov=True)[1].shape == (N, 1, 1)
+    assert column.predict(X, return_output_cov=True)[1].shape == (N, 1, 1)
+    assert column.predict(X, return_cov=True)[1].shape == (N, N, 1)
 
 
 @pytest.mark.parametrize(

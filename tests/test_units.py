@@ -83,7 +83,7 @@ def test_variances_are_honest_where_they_have_no_number():
         warnings.simplefilter("error")
         assert p.times(1e300).var.tolist() == [[np.inf, np.inf]]
         assert p.times(1e300).model_var.tolist() == [[np.inf, 0.0]]
-        assert p.times(1e300).cov.tolist() == [[[np.inf, 0.0], [0.0, np.inf]]]
+        assert p.times(1e300).output_cov.tolist() == [[[np.inf, 0.0], [0.0, np.inf]]]
         assert p.times(1e-300).var.tolist() == [[0.0, 0.0]]
     assert p.times(1e-300).std.tolist() == [[2e-300, 3e-300]]
 

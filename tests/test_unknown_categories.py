@@ -167,9 +167,9 @@ def test_a_prediction_is_the_mixture_of_those_with_each_level(kind, targets):
     assert found.identified
     if kind == "joint":  # covariance between targets by the law of total covariance
         parts = [predict(model, cells([c], ["old"])) for c in COLORS]
-        second = [p.cov[0] + np.outer(p.mean[0], p.mean[0]) for p in parts]
+        second = [p.output_cov[0] + np.outer(p.mean[0], p.mean[0]) for p in parts]
         cov = np.tensordot(SHARES, second, 1) - np.outer(found.mean[0], found.mean[0])
-        np.testing.assert_allclose(found.cov[0], cov, rtol=1e-4)
+        np.testing.assert_allclose(found.output_cov[0], cov, rtol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["linear", "network"])

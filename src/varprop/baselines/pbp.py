@@ -131,10 +131,10 @@ class PBPRegressor(PredictiveMethods, RegressorMixin, BaseEstimator):
         self._y_ndim = y.ndim
         return self
 
-    def predict_dist(self, X: Any, X_std: Any = None) -> Predictive:
+    def predict_dist(self, X: Any, X_std: Any = None, *, X_cov: Any = None) -> Predictive:
         """Return the predictive distribution of every row, as `FAWNRegressor` does."""
         check_is_fitted(self)
-        X, x_var = rows_to_predict(self, X, X_std)
+        X, x_var = rows_to_predict(self, X, X_std, X_cov)
         with jax.enable_x64(True):
             model, squeeze = to_jax(self.model_), self._y_ndim == 1
             return propagate(model, X, x_var=x_var, scaling=self.scaling_, squeeze=squeeze)
@@ -151,4 +151,4 @@ def _as_model(network: Network, noise_std: float) -> Model:
         ]
         layers += [nn.ReLU(), nn.Dense(*parts)]
     likelihood = GaussianLikelihood(np.array([noise_std]))
-    return Model(nn.Sequential(layers[1:]), likelihood, FixedGaussian())
+    return Model(nn.Sequential(layers[1:], "independent"), likelihood, FixedGaussian())

@@ -74,16 +74,20 @@ class Scaling:
         return Scaling(self.x_shift, self.x_scale, y, y + 1)
 
     def inputs(self, x: np.ndarray, x_var: np.ndarray | None, dtype: Any) -> tuple[Any, Any]:
-        """Standardize inputs, and the variance of their error, and only then round to a dtype."""
+        """Standardize inputs, and the variance of their error, and only then round to a dtype.
+
+        Of errors that are correlated the covariance, (rows, inputs, inputs), likewise.
+        """
         if len(x.shape) != 2 or x.shape[1] != len(self.x_shift):
             raise ValueError(f"x has shape {x.shape}, but needs (rows, {len(self.x_shift)}).")
-        if x_var is not None and x_var.shape != x.shape:
+        if x_var is not None and x_var.shape not in (x.shape, (*x.shape, x.shape[1])):
             raise ValueError(f"x_var has shape {x_var.shape}, but x has {x.shape}.")
         with np.errstate(over="ignore"):  # what the precision cannot hold gives no finite result
             x = standardized(x, self.x_shift, self.x_scale).astype(dtype)
             if x_var is not None:
                 # One factor at a time: the square of a large one overflows.
-                x_var = (x_var / self.x_scale / self.x_scale).astype(dtype)
+                other = self.x_scale if x_var.ndim == 2 else self.x_scale[:, None]
+                x_var = (x_var / self.x_scale / other).astype(dtype)
         return x, x_var
 
     def rows(self, rows: Rows, dtype: Any) -> Rows:

@@ -102,10 +102,46 @@ def check_input_std(X_std: Any, X: np.ndarray) -> np.ndarray | None:
     return std**2
 
 
+def check_input_cov(X_cov: Any, X: np.ndarray) -> np.ndarray:
+    """Return the covariances of the inputs' known errors, shape (rows, features, features).
+
+    Parameters
+    ----------
+    X_cov
+        Symmetric and positive semidefinite, in the units of X: one per row, or one for all rows.
+    X
+        Checked inputs.
+    """
+    try:
+        cov = np.asarray(X_cov, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError("X_cov must hold numbers in a regular array.") from error
+    n = X.shape[1]
+    if cov.shape not in ((len(X), n, n), (n, n)):
+        raise ValueError(
+            f"X_cov has shape {cov.shape}, but X has shape {X.shape}: give one matrix of {n} by "
+            f"{n} per row, ({len(X)}, {n}, {n}), or one for all, ({n}, {n})."
+        )
+    if not np.isfinite(cov).all():
+        raise ValueError("X_cov must be finite.")
+    # Of correlations, so that columns of any units are judged alike.
+    std = np.sqrt(np.maximum(np.diagonal(cov, axis1=-2, axis2=-1), 0))
+    scale = np.where(std > 0, std, 1.0)
+    corr = cov / scale[..., None] / scale[..., None, :]
+    bad = np.abs(corr - np.swapaxes(corr, -1, -2)).max(axis=(-2, -1)) > 1e-6
+    bad |= np.linalg.eigvalsh(corr).min(axis=-1) < -1e-6
+    if np.any(bad):
+        where = f" in row {int(np.argmax(bad))}" if bad.ndim else ""
+        raise ValueError(
+            f"X_cov is no covariance{where}: it must be symmetric and positive semidefinite."
+        )
+    return np.broadcast_to(cov, (len(X), n, n))
+
+
 def rows_to_predict(
-    estimator: BaseEstimator, X: Any, X_std: Any
+    estimator: BaseEstimator, X: Any, X_std: Any, X_cov: Any = None
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return inputs and the variances of their errors, all finite."""
+    """Return inputs and the variances, or covariances, of their errors, all finite."""
     X = check_inputs(estimator, X, reset=False)
     bad = first_nonfinite(X)
     if bad is not None:
@@ -115,6 +151,10 @@ def rows_to_predict(
         raise ValueError(
             f"X contains {value} in row {bad[0]}, column {column}: remove or impute it first."
         )
+    if X_cov is not None:
+        if X_std is not None:
+            raise ValueError("X_std and X_cov say the same thing: give one of them.")
+        return X, check_input_cov(X_cov, X)
     return X, check_input_std(X_std, X)
 
 

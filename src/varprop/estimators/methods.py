@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 
 from varprop.brief import brief
 from varprop.predictive import metrics
+from varprop.predictive.budget import Budget
 from varprop.predictive.distribution import Predictive
 
 
@@ -29,11 +30,18 @@ class PredictiveMethods:
     """Means, spreads, intervals, quantiles, draws and scores; authors give `predict_dist`."""
 
     @abstractmethod
-    def predict_dist(self, X: Any, X_std: Any = None) -> Predictive:
+    def predict_dist(self, X: Any, X_std: Any = None, *, X_cov: Any = None) -> Predictive:
         """Return the predictive distribution of every row."""
 
     def predict(
-        self, X: Any, return_std: bool = False, return_cov: bool = False, X_std: Any = None
+        self,
+        X: Any,
+        return_std: bool = False,
+        return_cov: bool = False,
+        X_std: Any = None,
+        *,
+        X_cov: Any = None,
+        return_output_cov: bool = False,
     ) -> Any:
         """Return the mean of every row, with its standard deviation or covariance if asked for.
 
@@ -44,23 +52,48 @@ class PredictiveMethods:
         return_std : bool, default=False
             Also return standard deviations (of model and noise together), of the mean's shape.
         return_cov : bool, default=False
-            Also return the covariance between the outputs of each row, of shape
-            (n_rows, n_outputs, n_outputs). Unlike a Gaussian process this model has no covariance
-            between rows.
-        X_std : array-like, default=None
+            Also return the covariance between rows, of shape (n_rows, n_rows), or
+            (n_rows, n_rows, n_outputs) for several targets, as scikit-learn's Gaussian process
+            does. ``predict_dist(X).total()`` and ``.combine(weights)`` need no such matrix.
+        X_std, X_cov : array-like, default=None
             As in `predict_dist`.
+        return_output_cov : bool, default=False
+            Also return the covariance between the outputs of each row, of shape
+            (n_rows, n_outputs, n_outputs).
 
         Returns
         -------
         ndarray, or tuple of two
             Means of shape (n_rows,) or (n_rows, n_outputs), as the targets were.
         """
-        if return_std and return_cov:
-            raise RuntimeError("At most one of return_std or return_cov can be requested.")
-        dist = self.predict_dist(X, X_std)
+        if return_std + return_cov + return_output_cov > 1:
+            raise RuntimeError(
+                "At most one of return_std, return_cov or return_output_cov can be requested."
+            )
+        dist = self.predict_dist(X, X_std, X_cov=X_cov)
         if return_std:
             return dist.mean, dist.std
-        return (dist.mean, dist.cov) if return_cov else dist.mean
+        if return_output_cov:
+            return dist.mean, dist.output_cov
+        return (dist.mean, dist.rows_cov()) if return_cov else dist.mean
+
+    def uncertainty_budget(self, X: Any, X_std: Any = None, *, X_cov: Any = None) -> Budget:
+        """Return where the variance of every prediction comes from.
+
+        Parameters
+        ----------
+        X, X_std, X_cov
+            As in `predict_dist`.
+
+        Returns
+        -------
+        Budget
+            The error of each input, the weights of each layer, the distance between members, the
+            noise: variances that sum to the predicted one. Where the objective does not tell
+            weights from noise, as ROPD, the two are one part.
+        """
+        names = getattr(self, "feature_names_in_", None)
+        return self.predict_dist(X, X_std, X_cov=X_cov).budget(names)
 
     def predict_var(self, X: Any, X_std: Any = None) -> np.ndarray:
         """Return the variance of every row, model and noise together, of the mean's shape."""

@@ -22,6 +22,7 @@ from varprop.learning.model import Model, regression_model
 from varprop.learning.objectives import AbstractObjective, SampledVI
 from varprop.nn.activations import AbstractActivation
 from varprop.nn.noise import DropConnect, Dropout, GaussianWeightNoise
+from varprop.nn.propagation import PROPAGATIONS
 from varprop.nn.registry import chosen
 from varprop.nn.weights import AbstractWeights
 from varprop.training.recipe import Recipe, StopRule
@@ -38,6 +39,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "likelihood": [str, type],
     "weights": [str],
     "output_covariance": ["boolean"],
+    "propagation": [StrOptions(set(PROPAGATIONS))],
     "prior": [StrOptions({"learned", "per-layer", "fixed", "ard"}), priors.AbstractPrior],
     "kl_weight": [_AMOUNT, None],
     "kl_warmup": [StrOptions({"auto"}), Interval(numbers.Integral, 0, None, closed="left")],
@@ -217,6 +219,7 @@ def make_model(
         weights=weights.init,
         prior=prior,
         joint=bool(options["output_covariance"]),
+        propagation=options["propagation"],
         hidden_noise=Dropout(dropout) if dropout else None,
         weight_noise=DropConnect(connect, rescale=True) if connect else None,
         input_noise=GaussianWeightNoise(jitter) if jitter else None,

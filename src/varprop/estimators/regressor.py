@@ -45,8 +45,7 @@ class FAWNRegressor(AbstractRegressor):
     Parameters
     ----------
     hidden_layer_sizes : int or sequence of int, default=(50,)
-        Units per hidden layer. With one hidden layer the propagated moments are exact; deeper
-        networks treat the units of a layer as independent.
+        Units per hidden layer.
     activation : str or AbstractActivation, default="relu"
         "relu", "leaky_relu", "identity", "logistic", "tanh", "erf", "gelu", "silu" or "softplus".
     objective : {"ropd", "vi", "sampled-vi"} or AbstractObjective, default="ropd"
@@ -59,16 +58,18 @@ class FAWNRegressor(AbstractRegressor):
         Distribution of a weight. Bernoulli weights have half the parameters.
     output_covariance : bool, default=False
         Model the covariance between outputs (Co-FAWN).
+    propagation : {"first-order", "independent", "second-order"}, default="first-order"
+        What is made of the correlation between units of a layer (`varprop.nn.Sequential`). With one
+        hidden layer and known inputs there is none, and all are exact.
     prior : {"learned", "per-layer", "fixed"} or AbstractPrior, default="learned"
-        One learned prior for all weights (the paper's), one per layer, or a fixed one (standard
-        normal; probability 1/2 for Bernoulli weights).
+        One learned prior for all weights (the paper's), one per layer, or a fixed standard normal
+        (probability 1/2 for Bernoulli weights).
     kl_weight : float, default=None
         Factor of the KL divergence to the prior; `recipe`'s unless given, which is 1, the paper's
         objective.
     kl_warmup : "auto" or int, default="auto"
-        Epochs over which the KL's factor rises from 0. "auto" is `Recipe`'s default, shortened in
-        proportion where `max_iter` is. Every other restart trains without
-        warm-up if the recipe says so (`alternate`).
+        Epochs over which the KL's factor rises from 0. "auto" is `Recipe`'s default, shortened as
+        `max_iter` is. Every other restart trains without if the recipe says so (`alternate`).
     dropout : float, default=0.0
         Probability of dropping a hidden unit, averaged over in closed form, also in `predict`.
     drop_connect : float, default=0.0
@@ -85,15 +86,15 @@ class FAWNRegressor(AbstractRegressor):
         to these decides how the network is mixed with the constant Gaussian, which knows nothing
         but the targets' mean and spread. "bag" trains six per member, one on all rows and five
         without another fifth each, and predicts with all. None trusts the network, as the paper
-        does: it can be far too sure without a word. Of more rows than are held in memory a part is
-        set aside for good instead.
+        does: it can be far too sure without a word. Of more rows than memory holds a part is set
+        aside for good.
     batch_size : "auto", int or None, default="auto"
         Rows per step; None takes all rows. "auto" is `Recipe`'s default. Data of at most so many
         rows is one full batch.
     learning_rate_init : float, default=None
         Of Adam; `Recipe`'s default unless given.
     max_iter : int, default=None
-        Epochs at most; unless given as many as make `Recipe`'s default number of steps.
+        Epochs at most; as many as make `Recipe`'s number of steps unless given.
     tol : float, default=None
         Relative improvement of the training loss below which a window of epochs is flat; 0 trains
         all epochs; `StopRule`'s default unless given.
@@ -120,21 +121,18 @@ class FAWNRegressor(AbstractRegressor):
 
     Attributes
     ----------
-    n_features_in_, feature_names_in_
+    n_features_in_, feature_names_in_, n_outputs_
         As in scikit-learn.
-    n_outputs_ : int
-        Number of targets.
     target_names_ : list of str or None
         Names of the targets, if they came as a data frame or a named series.
     members_ : list of varprop.Model
-        The trained networks, in standardized units, with NumPy arrays.
+        The trained networks, in standardized units, as NumPy arrays.
     shares_ : ndarray
         Of the members in their mixture.
     scaling_ : varprop.Scaling
         Shift and scale of inputs and targets.
     trust_ : float or None
-        Share of the network in the prediction; the rest is the constant Gaussian's. None if nothing
-        was set aside: it is all of it then.
+        Share of the network in the prediction; the rest is the constant Gaussian's. None for all.
     noise_std_ : ndarray of shape (n_outputs,) or None
         Standard deviation of the noise (averaged over members as variances), in the target's units;
         None if it depends on the input, or if the objective, as ROPD, does not tell it apart.
@@ -181,6 +179,7 @@ class FAWNRegressor(AbstractRegressor):
         likelihood: Any = "gaussian",
         weights: str = "gaussian",
         output_covariance: bool = False,
+        propagation: str = "first-order",
         prior: Any = "learned",
         kl_weight: float | None = None,
         kl_warmup: Any = "auto",
@@ -209,6 +208,7 @@ class FAWNRegressor(AbstractRegressor):
         self.likelihood = likelihood
         self.weights = weights
         self.output_covariance = output_covariance
+        self.propagation = propagation
         self.prior = prior
         self.kl_weight = kl_weight
         self.kl_warmup = kl_warmup
@@ -248,10 +248,7 @@ class FAWNRegressor(AbstractRegressor):
         sample_weight : array-like of shape (n_rows,), default=None
             A weight of 2 is the row twice, a weight of 0 is no row.
         X_std : array-like of the shape of X or of shape (n_features,), default=None
-            Known standard deviations of the inputs' measurement error, in the units of X. The
-            error is propagated through the network, whose hidden units count as independent. Units
-            that share an uncertain input are not: with hidden layers the spread this adds is a
-            rough approximation (see docs/regressor.md), without any it is exact.
+            Known standard deviations of the inputs' measurement error, in the units of X.
 
         Returns
         -------
@@ -361,7 +358,7 @@ class FAWNRegressor(AbstractRegressor):
 
     # ---- prediction -------------------------------------------------------------------------
 
-    def predict_dist(self, X: Any, X_std: Any = None) -> Predictive:
+    def predict_dist(self, X: Any, X_std: Any = None, *, X_cov: Any = None) -> Predictive:
         """Return the predictive distribution of every row.
 
         Parameters
@@ -370,6 +367,8 @@ class FAWNRegressor(AbstractRegressor):
             Inputs.
         X_std : array-like of the shape of X or of shape (n_features,), default=None
             Known standard deviations of the inputs' measurement error.
+        X_cov : array-like of shape (n_rows, n_features, n_features), default=None
+            Its covariances, or one for all rows, where errors of a row are correlated.
 
         Returns
         -------
@@ -377,7 +376,7 @@ class FAWNRegressor(AbstractRegressor):
             In the units of the target; a mixture if there are several members.
         """
         check_is_fitted(self)
-        X, x_var = rows_to_predict(self, X, X_std)
+        X, x_var = rows_to_predict(self, X, X_std, X_cov)
         network = self._predict_network(X, x_var)
         if self.trust_ is None:
             return network

@@ -275,7 +275,9 @@ class StackedRegressor(AbstractRegressor):
 
     # ---- prediction -------------------------------------------------------------------------
 
-    def predict_dist(self, X: Any, X_std: Any = None, *, model: str | None = None) -> Predictive:
+    def predict_dist(
+        self, X: Any, X_std: Any = None, *, X_cov: Any = None, model: str | None = None
+    ) -> Predictive:
         """Return the predictive distribution of every row.
 
         Parameters
@@ -284,6 +286,8 @@ class StackedRegressor(AbstractRegressor):
             Inputs.
         X_std : array-like of the shape of X or of shape (n_features,), default=None
             Known standard deviations of the inputs' measurement error.
+        X_cov : array-like of shape (n_rows, n_features, n_features), default=None
+            Its covariances, or one for all rows, where errors of a row are correlated.
         model : str, default=None
             One of the models alone, by its name among `weights_`; the mixture unless given.
 
@@ -293,7 +297,7 @@ class StackedRegressor(AbstractRegressor):
             In the units of the target.
         """
         check_is_fitted(self)
-        X, x_var = rows_to_predict(self, X, X_std)
+        X, x_var = rows_to_predict(self, X, X_std, X_cov)
         weights = {name: weight for name, weight in self.weights_.items() if weight > 0}
         if model is not None:
             if model not in self.weights_:

@@ -114,6 +114,11 @@ def build(tree: Any, arrays: dict[str, Any]) -> Any:
     kind: Any = class_of(tree.get("class"))
     fields = tree.get("fields")
     known = [field.name for field in dataclasses.fields(kind)]
+    if isinstance(fields, dict):  # what is younger than the file is as it was before
+        older = {
+            f.name: f.metadata["before"] for f in dataclasses.fields(kind) if "before" in f.metadata
+        }
+        fields = older | fields
     if set(tree) != {"class", "fields"} or not isinstance(fields, dict) or set(fields) != {*known}:
         raise ModelFileError(f"{kind.__name__} has other fields than the file describes.")
     for name, value in fields.items():

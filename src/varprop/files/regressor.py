@@ -22,6 +22,8 @@ from varprop.training.recipe import Recipe
 from varprop.training.schedule import Outcome
 
 # Far more than anyone uses; a file must not be able to ask for work or memory without end.
+# What a file from before there were these arguments was trained with.
+_BEFORE = {"validation": None, "propagation": "independent"}
 _MAX_LAYERS = 256
 
 _KEYS: dict[str, Any] = {
@@ -278,8 +280,7 @@ def _params(header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
         except ModelFileError as error:
             raise ModelFileError(f"the argument {name[:80]}: {error}") from error
     try:
-        # A file from before there was validation was trained without.
-        decoded.setdefault("validation", None)
+        decoded = _BEFORE | decoded
         model = FAWNRegressor(**decoded)
         model._validate_params()
         chosen(AbstractObjective, model.objective, "objective")
@@ -316,9 +317,8 @@ def _members(header: dict[str, Any]) -> list[Any]:
     if "members" in header:
         return header["members"]
     # Objects among the arguments have arrays, which are not looked at here: only shapes count.
-    params = FAWNRegressor().get_params(deep=False) | {
-        name: _of_shapes(name, value) for name, value in header["params"].items()
-    }
+    params = FAWNRegressor().get_params(deep=False) | _BEFORE
+    params |= {name: _of_shapes(name, value) for name, value in header["params"].items()}
     try:
         with jax.enable_x64(header["dtype"] == "float64"):
             skeleton = jax.eval_shape(

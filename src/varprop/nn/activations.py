@@ -20,16 +20,18 @@ from varprop.moments.numerics import (
     INV_SQRT_2PI,
     erf_moments,
     hermite_nodes,
+    rectifier_line,
     rectifier_moments,
     square_root,
     step_probability,
 )
-from varprop.nn.contract import AbstractLayer
+from varprop.moments.pairs import rectifier_coefficients, series_covariance, traced_coefficients
+from varprop.nn.contract import AbstractElementwise
 from varprop.nn.parameters import constant
 from varprop.nn.registry import register
 
 
-class AbstractActivation(AbstractLayer):
+class AbstractActivation(AbstractElementwise):
     """A scalar function of each component. Authors give `__call__` and `uncertain_moments`.
 
     The same function for all components, whichever axis they lie along: inside a network a batch
@@ -55,6 +57,17 @@ class AbstractActivation(AbstractLayer):
     def moments_of_columns(self, x: Gaussian) -> Gaussian:
         """Return the same: entry by entry, either way round will do."""
         return self.moments(x)
+
+    def coefficients(self, a: Gaussian) -> tuple[list[Float[Array, "..."]], Float[Array, "..."]]:
+        """Return the first coefficients of f in Hermite polynomials, and its variance.
+
+        They are E[f^(k)(a)] std^k / sqrt(k!), here by tracing derivatives of the mean.
+        """
+        return traced_coefficients(self.uncertain_moments, a)
+
+    def covariance(self, a, b, cov, *, same):
+        """Return Cov[f(a), f(b)] by the series in their correlation (`varprop.moments.pairs`)."""
+        return series_covariance(self.coefficients, a, b, cov)
 
     def sample(self, key: PRNGKeyArray) -> AbstractActivation:
         """Return the function itself: there is nothing random in it."""
@@ -105,6 +118,15 @@ class ReLU(AbstractActivation):
         """Return the rectified Gaussian's moments."""
         return rectifier_moments(mean, var)
 
+    def line(self, x):
+        """Return moments and slope from one evaluation."""
+        mean, var, slope = rectifier_line(x.mean, x.variances())
+        return Gaussian(mean, var), slope
+
+    def coefficients(self, a):
+        """Return them in closed form."""
+        return rectifier_coefficients(a)
+
 
 @register("leaky_relu")
 class LeakyReLU(AbstractActivation):
@@ -140,6 +162,14 @@ class LeakyReLU(AbstractActivation):
         cross = 2 * slope * up * down
         # For negative slopes the cross term is negative: rounding may go below 0 by an ulp.
         return up - slope * down, jnp.maximum(up_var + slope**2 * down_var + cross, 0)
+
+    def coefficients(self, a):
+        """Return them in closed form: f(a) = (1 - slope) max(a, 0) + slope a."""
+        slope = self.negative_slope.astype(a.dtype)
+        (first, *others), _ = rectifier_coefficients(a)
+        first = (1 - slope) * first + slope * square_root(a.variances())
+        var = self.uncertain_moments(a.mean, a.variances())[1]
+        return [first, *((1 - slope) * term for term in others)], var
 
 
 @register()

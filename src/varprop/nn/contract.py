@@ -4,13 +4,45 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from varprop.moments.gaussian import Gaussian, JointGaussian
 
 PlainLayer = Callable[[Float[Array, "*batch n"]], Float[Array, "*batch m"]]
+
+
+class Linearized(NamedTuple):
+    """A layer at an uncertain input: its output, and what of it is linear in that input.
+
+    All of it has rows as columns. The variance of an output is `carry` of the inputs' variances
+    plus `own`, for independent inputs: an output's covariance with anything below it goes
+    through the linear part alone, to first order.
+
+    Attributes
+    ----------
+    out
+        Mean and variance of the outputs, shape (outputs, rows), the inputs taken as independent.
+    carried, own
+        Its variance in two parts, shape (outputs, rows): what a linear function of the inputs
+        carries, and the rest.
+    pull
+        Transposed derivative of the outputs' mean by the inputs' mean, the variances held fixed:
+        (outputs, k, rows or 1) to (inputs, k, rows or 1). None stands for the identity, of which it
+        gives the derivative itself.
+    carry
+        The squared derivative: variances of inputs, (..., inputs, rows), to (..., outputs, rows).
+    """
+
+    out: Gaussian
+    carried: Float[Array, "m rows"]
+    own: Float[Array, "m rows"]
+    pull: Callable[[Any], Any]
+    carry: Callable[[Any], Any]
 
 
 class AbstractLayer(eqx.Module):
@@ -20,6 +52,11 @@ class AbstractLayer(eqx.Module):
     deterministic function. `varprop.check(layer, x, key)` compares the two, for your own layers as
     well.
     """
+
+    #: Whether an output depends on several inputs, so that outputs may be correlated.
+    mixes: ClassVar[bool] = True
+    #: Whether it gives a `JointGaussian`: the covariance between its outputs.
+    joint: ClassVar[bool] = False
 
     @abstractmethod
     def moments(self, x: Gaussian) -> Gaussian | JointGaussian:
@@ -35,6 +72,122 @@ class AbstractLayer(eqx.Module):
         out = self.moments(x.T)
         return out.T if isinstance(out, Gaussian) else out
 
+    def linearized(self, x: Gaussian) -> Linearized:
+        """Return the output for an uncertain batch (n, rows), and what of it is linear in x.
+
+        This default takes the whole derivative of every row, which is right for any layer and slow;
+        those of the library override it.
+        """
+        out, rows = self.moments_of_columns(x), x.shape[1]
+        if not isinstance(out, Gaussian):
+            raise TypeError(
+                f"first-order propagation does not know the covariance of {type(self).__name__}: "
+                "choose propagation='independent'."
+            )
+
+        def mean(row: Array, var: Array) -> Array:
+            return self.moments(Gaussian(row, var)).mean
+
+        by_row = jax.vmap(jax.jacrev(mean), in_axes=1, out_axes=2)(x.mean, x.var)
+        carried = jnp.einsum("mnr,nr->mr", by_row**2, x.var)
+        return Linearized(
+            out,
+            carried,
+            jnp.maximum(out.variances() - carried, 0),
+            lambda g: (
+                by_row.swapaxes(0, 1)
+                if g is None
+                else jnp.einsum("mnr,mkr->nkr", by_row, jnp.broadcast_to(g, (*g.shape[:2], rows)))
+            ),
+            lambda v: jnp.einsum("mnr,...nr->...mr", by_row**2, v),
+        )
+
+    def between_rows(
+        self, x: Gaussian, other: Gaussian, cov: Float[Array, "n a b"] | None
+    ) -> tuple[Float[Array, "m a b"] | None, Float[Array, "m a b"] | None]:
+        """Return the covariance of each output between the rows of two batches, and its own part.
+
+        Parameters
+        ----------
+        x, other
+            Two batches with rows as columns, (n, a) and (n, b), that one drawn layer is applied to.
+        cov
+            Covariance of each input between them; None for none.
+
+        Returns
+        -------
+        cov, own
+            Shape (outputs, a, b), or None for none; `own` is what no linear function carries, as in
+            `linearized`.
+        """
+        raise TypeError(
+            f"the covariance between rows is not known for {type(self).__name__}: give it a method "
+            "`between_rows`."
+        )
+
     @abstractmethod
     def sample(self, key: PRNGKeyArray) -> PlainLayer:
         """Draw one deterministic function of arrays of shape (..., n)."""
+
+
+class AbstractElementwise(AbstractLayer):
+    """A layer that takes every component by itself."""
+
+    mixes: ClassVar[bool] = False
+
+    def line(self, x: Gaussian) -> tuple[Gaussian, Float[Array, "n rows"]]:
+        """Return the moments of an uncertain batch (n, rows), and the slope of the best line.
+
+        By Stein's lemma that is the derivative of the mean by the input's mean, E[f'(x)].
+        """
+
+        def moments(mean: Array) -> Any:
+            out = self.moments_of_columns(Gaussian(mean, x.var))
+            return out.mean, out.variances()
+
+        (mean, var), (slope, _) = jax.jvp(moments, (x.mean,), (jnp.ones_like(x.mean),))
+        return Gaussian(mean, var), slope
+
+    def linearized(self, x: Gaussian) -> Linearized:
+        """Return the output, the slope in place of a matrix, and what lies beside the line."""
+        out, slope = self.line(x)
+        # Rounding, or the error of a quadrature, may put it below 0.
+        carried = slope**2 * x.variances()
+        own = jnp.maximum(out.variances() - carried, 0)
+
+        def pull(g: Array | None) -> Array:
+            if g is None:
+                return jnp.eye(len(slope), dtype=slope.dtype)[..., None] * slope[:, None]
+            return slope[:, None] * g
+
+        return Linearized(out, carried, own, pull, lambda v: slope**2 * v)
+
+    @abstractmethod
+    def covariance(
+        self, a: Gaussian, b: Gaussian, cov: Float[Array, "..."], *, same: bool
+    ) -> Float[Array, "..."]:
+        """Return the covariance of two components after the layer, given that before it.
+
+        Parameters
+        ----------
+        a, b
+            The components, of shapes that broadcast against one another.
+        cov
+            Their covariance.
+        same
+            Whether they are one component in two rows, for which one draw of a noise is the same,
+            or two components of one row.
+        """
+
+    def between_rows(self, x, other, cov):
+        """Return `covariance` for every pair of rows, and what lies beside the lines."""
+        a, b = (
+            Gaussian(part.mean[axis], part.variances()[axis])
+            for part, axis in ((x, (..., None)), (other, (slice(None), None)))
+        )
+        before = jnp.zeros(jnp.broadcast_shapes(a.shape, b.shape), x.dtype) if cov is None else cov
+        after = self.covariance(a, b, before, same=True)
+        if cov is None or x.var is None or other.var is None:
+            return after, after
+        slopes = self.line(x)[1][..., None] * self.line(other)[1][:, None]
+        return after, after - slopes * cov

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import numbers
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -15,8 +15,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from varprop.moments.covariance import DiagonalPlusLowRank
 from varprop.moments.gaussian import Gaussian, JointGaussian, add_variances, as_gaussian
 from varprop.nn.activations import AbstractActivation, ReLU
-from varprop.nn.contract import AbstractLayer, PlainLayer
+from varprop.nn.contract import AbstractLayer, Linearized, PlainLayer
 from varprop.nn.noise import AbstractNoise
+from varprop.nn.propagation import checked_propagation, pushed_through
 from varprop.nn.registry import register
 from varprop.nn.weights import AbstractWeights, GaussianWeights
 
@@ -131,6 +132,35 @@ class AbstractDense(AbstractLayer):
             bias = self.bias_noise.moments(bias)
         return weight, bias
 
+    def linearized(self, x: Gaussian) -> Linearized:
+        """Return the marginals of the outputs, and the mean weights as the linear part."""
+        weight, bias = self.noisy_weights()
+        mean, own = linear_moments(x, weight, bias, columns=True, own=True)
+        own = jnp.zeros_like(mean) if own is None else own
+        square = weight.mean**2
+
+        def pull(g: Array | None) -> Array:
+            if g is None:
+                return weight.mean.T[..., None]
+            # As a product of two matrices: XLA is slower with further axes.
+            return (weight.mean.T @ g.reshape(len(g), -1)).reshape(-1, *g.shape[1:])
+
+        carried = square @ x.variances()
+        return Linearized(Gaussian(mean, own + carried), carried, own, pull, lambda v: square @ v)
+
+    def between_rows(self, x, other, cov):
+        """Return what the same weights make of two rows."""
+        weight, bias = self.noisy_weights()
+        both = x.mean[..., None] * other.mean[:, None]
+        own = None
+        if weight.var is not None:
+            own = jnp.tensordot(weight.var, both if cov is None else both + cov, 1)
+        if bias is not None and bias.var is not None:
+            alike = jnp.broadcast_to(bias.var[:, None, None], (len(bias.var), *both.shape[1:]))
+            own = add_variances(own, alike)
+        through = None if cov is None else jnp.tensordot(weight.mean**2, cov, 1)
+        return add_variances(through, own), own
+
     def sample(self, key: PRNGKeyArray) -> Affine:
         """Draw the weights and the bias once."""
         keys = jax.random.split(key, 4)
@@ -210,6 +240,7 @@ class JointDense(AbstractDense):
     bias: AbstractWeights | None = None
     weight_noise: AbstractNoise | None = eqx.field(default=None, kw_only=True)
     bias_noise: AbstractNoise | None = eqx.field(default=None, kw_only=True)
+    joint: ClassVar[bool] = True
 
     def moments(self, x: Gaussian | Float[Array, "*batch n"]) -> JointGaussian:
         """Return mean (..., outputs) and covariance (..., outputs, outputs)."""
@@ -228,13 +259,19 @@ class Sequential(AbstractLayer):
 
     With a known input, Gaussian weights and one hidden layer the propagated mean, variance and
     covariance are exact, since no two hidden units share a weight. From two hidden layers on, and
-    with a random input already, they treat the correlated units of a layer as independent, and the
-    variance may be too small or too large; see `docs/what-is-exact.md`.
+    with a random input already, the units of a layer are correlated. `propagation` says what is
+    made of that; see `docs/what-is-exact.md`.
 
     Parameters
     ----------
     layers
         The layers, in order.
+    propagation
+        "first-order" follows every source of variance to the output by one backward pass, so that
+        what units share adds up as it should; where units are independent it is exact and costs
+        nothing. "second-order" carries the covariance between all units of a layer along, by a
+        series: a reference for small networks. "independent" takes units as independent, as the
+        paper does.
 
     Examples
     --------
@@ -249,26 +286,28 @@ class Sequential(AbstractLayer):
     """
 
     layers: tuple[AbstractLayer, ...]
+    # Model files from before there was a choice have none.
+    propagation: str = eqx.field(static=True, metadata={"before": "independent"})
 
-    def __init__(self, layers: Sequence[AbstractLayer]):
+    def __init__(self, layers: Sequence[AbstractLayer], propagation: str = "first-order"):
         self.layers = tuple(layers)
+        self.propagation = checked_propagation(propagation)
 
-    def moments(self, x: Gaussian | Float[Array, "*batch n"]) -> Gaussian | JointGaussian:
-        """Push a Gaussian of shape (..., inputs), or a plain array, through all layers."""
-        x = as_gaussian(x)
-        # A batch goes through as columns, (units, rows): on the CPU elementwise kernels then run
-        # over long rows of the batch instead of short ones of the units, which made a training step
-        # 1.6 times as fast. The barrier keeps XLA from turning the arrays round again.
-        batch = x.mean.ndim == 2
-        out: Any = jax.lax.optimization_barrier(x.T) if batch else x
-        for position, layer in enumerate(self.layers):
-            out = layer.moments_of_columns(out) if batch else layer.moments(out)
-            if isinstance(out, JointGaussian) and position < len(self.layers) - 1:
-                raise ValueError(
-                    f"layers[{position}], {type(layer).__name__}, gives a JointGaussian, but only "
-                    "the last layer may."
-                )
-        return out.T if batch and isinstance(out, Gaussian) else out
+    def moments(
+        self, x: Gaussian | JointGaussian | Float[Array, "*batch n"]
+    ) -> Gaussian | JointGaussian:
+        """Push a Gaussian of shape (..., inputs), or a plain array, through all layers.
+
+        A `JointGaussian` is an input whose errors are correlated.
+        """
+        x = x if isinstance(x, JointGaussian) else as_gaussian(x)
+        return pushed_through(self.flat, x, self.propagation)
+
+    @property
+    def flat(self) -> tuple[AbstractLayer, ...]:
+        """The layers, those of networks among them one by one."""
+        parts = (x.flat if isinstance(x, Sequential) else (x,) for x in self.layers)
+        return tuple(itertools.chain(*parts))
 
     def sample(self, key: PRNGKeyArray) -> Chain:
         """Draw one plain deterministic network."""
@@ -290,6 +329,7 @@ def mlp(
     hidden_noise: AbstractNoise | None = None,
     weight_noise: AbstractNoise | None = None,
     bias_noise: AbstractNoise | None = None,
+    propagation: str = "first-order",
 ) -> Sequential:
     """Build a multilayer perceptron of any depth.
 
@@ -301,7 +341,7 @@ def mlp(
         Random key for the start of the weights.
     hidden_layer_sizes
         Units per hidden layer. The paper's network is ``(50,)``, for which propagation is exact;
-        deeper ones are biased (see `Sequential`), and `varprop.check` says by how much.
+        of deeper ones `varprop.check` says by how much it is off.
     activation
         The rectifier unless given.
     weights
@@ -314,6 +354,8 @@ def mlp(
         Whether layers have biases.
     input_noise, hidden_noise, weight_noise, bias_noise
         Noise processes on the inputs, on every hidden layer's units, on all weights, on all biases.
+    propagation
+        "first-order", "second-order" or "independent"; see `Sequential`.
 
     Returns
     -------
@@ -352,4 +394,4 @@ def mlp(
             layers.append(activation)
             if hidden_noise is not None:
                 layers.append(hidden_noise)
-    return Sequential(layers)
+    return Sequential(layers, propagation)

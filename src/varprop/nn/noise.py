@@ -23,18 +23,22 @@ from abc import abstractmethod
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from varprop.moments.checks import check_all
 from varprop.moments.gaussian import Gaussian
-from varprop.nn.contract import AbstractLayer
+from varprop.nn.contract import AbstractElementwise
 from varprop.nn.registry import register
 from varprop.nn.variables import AbstractVariable, Bernoulli, Normal
 
 
-class AbstractNoise(AbstractLayer):
-    """A noise process c(x~ | x): authors give `moments` and `corrupt`."""
+class AbstractNoise(AbstractElementwise):
+    """A noise process c(x~ | x): authors give `moments` and `corrupt`.
+
+    For covariances between rows, which see the same draw, also `covariance`.
+    """
 
     @abstractmethod
     def moments(self, x: Gaussian) -> Gaussian:
@@ -43,6 +47,22 @@ class AbstractNoise(AbstractLayer):
     @abstractmethod
     def corrupt(self, key: PRNGKeyArray, x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """Corrupt an array, independently for each entry."""
+
+    def covariance(self, a, b, cov, *, same):
+        """Return that of the means given x, for two components: their noise is independent."""
+        if same:
+            raise TypeError(
+                f"the covariance between rows is not known for {type(self).__name__}: give it a "
+                "method `covariance`."
+            )
+
+        def slope(x: Gaussian) -> Array:
+            def mean(values: Array) -> Array:
+                return self.moments(Gaussian(values, x.var)).mean
+
+            return jax.jvp(mean, (x.mean,), (jnp.ones_like(x.mean),))[1]
+
+        return slope(a) * slope(b) * cov
 
     def sample(self, key: PRNGKeyArray) -> Corruption:
         """Draw one fixed corruption of the units: the same for every row it is called with."""
@@ -75,6 +95,13 @@ def _eps_moments(eps: AbstractVariable, dtype: Any) -> Gaussian:
     return Gaussian(moments.mean.astype(dtype), var)
 
 
+def _one_size(eps: AbstractVariable, dtype: Any) -> Gaussian:
+    moments = _eps_moments(eps, dtype)
+    if moments.mean.ndim:
+        raise TypeError("covariances are known for noise that is alike for all components only.")
+    return moments
+
+
 class AbstractAdditive(AbstractNoise):
     """x~ = x + eps: E = E[x] + E[eps], V = V[x] + V[eps]."""
 
@@ -83,6 +110,10 @@ class AbstractAdditive(AbstractNoise):
     def moments(self, x: Gaussian) -> Gaussian:
         """Return the moments of the sum of independents."""
         return x + _eps_moments(self.eps, x.dtype)
+
+    def covariance(self, a, b, cov, *, same):
+        """Add the variance of the noise, if it is one draw."""
+        return cov + _one_size(self.eps, a.dtype).variances() if same else cov
 
     def corrupt(self, key: PRNGKeyArray, x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """Add a draw to each entry."""
@@ -97,6 +128,12 @@ class AbstractMultiplicative(AbstractNoise):
     def moments(self, x: Gaussian) -> Gaussian:
         """Return the moments of the product of independents."""
         return x * _eps_moments(self.eps, x.dtype)
+
+    def covariance(self, a, b, cov, *, same):
+        """Scale by the noise's mean, or, if it is one draw, by its second moment and more."""
+        eps = _one_size(self.eps, a.dtype)
+        own = eps.variances() * (a.mean * b.mean + cov) if same else 0.0
+        return eps.mean**2 * cov + own
 
     def corrupt(self, key: PRNGKeyArray, x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """Multiply each entry by a draw."""

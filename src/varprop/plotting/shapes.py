@@ -151,7 +151,7 @@ def plot_output_correlation(
         raise ValueError(f"There are {len(labels)} names but {d} outputs.")
     if not covariance:  # which has no unit
         prediction = dataclasses.replace(prediction, unit=np.ones(d))
-    shown = prediction.cov.mean(axis=0) if row is None else prediction[row].cov[0]
+    shown = prediction.output_cov.mean(axis=0) if row is None else prediction[row].output_cov[0]
     if not covariance:
         std = np.sqrt(np.diagonal(shown))
         if not (std > 0).all():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 import numpy as np
 
 from varprop.predictive.mixtures import Array, ArrayLike, Mask, correlation
 
+RandomState = int | np.random.Generator | np.random.RandomState | None
 # Covariances often come from single-precision networks; per output, in units of the correlation.
 _ROUNDING = 1e-6
 
@@ -25,6 +27,18 @@ def _where(mask: Mask, outputs: Sequence[int] | None = None) -> str:
     row, *rest = np.argwhere(mask)[0]
     named = [int(i) if outputs is None else outputs[int(i)] for i in rest]
     return f"row {row}" + (f", output {named[0]}" if named else "")
+
+
+def drawing(
+    n_samples: int, random_state: RandomState
+) -> tuple[int, np.random.Generator | np.random.RandomState]:
+    """Return a positive number of draws, and what to draw by."""
+    n_samples = operator.index(n_samples)
+    if n_samples < 1:
+        raise ValueError(f"n_samples must be at least 1, not {n_samples}.")
+    if isinstance(random_state, np.random.Generator | np.random.RandomState):
+        return n_samples, random_state
+    return n_samples, np.random.default_rng(random_state)
 
 
 def check_finite(values: Array, name: str, outputs: Sequence[int] | None = None) -> None:

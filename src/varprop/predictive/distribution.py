@@ -5,7 +5,7 @@ NumPy and SciPy only, float64, in the user's units; nothing here knows of JAX.
 
 from __future__ import annotations
 
-import operator
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
@@ -22,17 +22,16 @@ from varprop.predictive.checks import (
     check_share,
     check_variances,
 )
-from varprop.predictive.members import Members
+from varprop.predictive.combinations import Combinations
+from varprop.predictive.kernels import AbstractRowKernel
 from varprop.predictive.mixtures import Array, ArrayLike
 
 __all__ = ["Predictive"]
 
-RandomState = int | np.random.Generator | np.random.RandomState | None
-
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Predictive(Members):
+class Predictive(Combinations):
     """The predictive distributions of ``n`` rows with ``d`` outputs.
 
     Every row is a mixture of ``K`` Gaussians (``K = 1``: a plain Gaussian). A member's variance
@@ -70,6 +69,8 @@ class Predictive(Members):
         or small that their variances have no float64.
     identified : bool, default True
         Whether model and noise part are told apart.
+    between : tuple of AbstractRowKernel or None, optional
+        Of every member, what its rows have in common; None where rows are independent.
 
     Examples
     --------
@@ -130,7 +131,7 @@ class Predictive(Members):
         Examples
         --------
         >>> p = Predictive.joint([[0.0, 0.0]], [[[1.0, 0.8], [0.8, 1.0]]], 0.5)
-        >>> p.cov.tolist()
+        >>> p.output_cov.tolist()
         [[[1.5, 0.8], [0.8, 1.5]]]
         """
         if np.ndim(mean) != 2:
@@ -187,6 +188,7 @@ class Predictive(Members):
             first.squeeze,
             unit=unit,
             identified=all(p.identified for p in members),
+            between=_kernels(members),
         )
 
     # ---- distribution -----------------------------------------------------------------------
@@ -351,46 +353,13 @@ class Predictive(Members):
             entropy += np.log(np.diagonal(factor, axis1=-2, axis2=-1)).sum(axis=-1)
         return entropy + self._log_volume()
 
-    def sample(self, n_samples: int = 1, random_state: RandomState = None) -> Array:
-        """Draw independent rows: model and noise, correlated across outputs as the model says.
 
-        Parameters
-        ----------
-        n_samples : int, default 1
-            Number of draws of every row.
-        random_state : int, Generator, RandomState or None
-            Seed or source of randomness.
-
-        Returns
-        -------
-        array of shape ``(*public, n_samples)``
-
-        Examples
-        --------
-        >>> Predictive.gaussian([0.0, 9.0], [1.0, 1.0], 0.0).sample(4, random_state=0).shape
-        (2, 4)
-        """
-        n_samples = operator.index(n_samples)
-        if n_samples < 1:
-            raise ValueError(f"n_samples must be at least 1, not {n_samples}.")
-        if isinstance(random_state, np.random.Generator | np.random.RandomState):
-            rng = random_state
-        else:
-            rng = np.random.default_rng(random_state)
-        z = rng.standard_normal((n_samples, self.n_rows, self.n_outputs))
-        if self.n_members == 1:
-            return self._public(self.unit * self._member_draw(0, z))
-        edges = np.cumsum(self.weights, axis=0)
-        # Dividing makes the last edge exactly one, so that a member of weight zero is never drawn.
-        edges = edges[:-1] / edges[-1]
-        u = rng.uniform(size=(n_samples, self.n_rows))
-        chosen = np.zeros(u.shape, dtype=np.intp)
-        for edge in edges:
-            chosen += u >= edge
-        out = np.empty_like(z)
-        for k in range(self.n_members):
-            np.copyto(out, self._member_draw(k, z), where=(chosen == k)[..., None])
-        return self._public(self.unit * out)
+def _kernels(members: Sequence[Predictive]) -> tuple[AbstractRowKernel | None, ...] | None:
+    """Return what rows have in common, for all members of members."""
+    if all(p.between is None for p in members):
+        return None
+    nothing = [(None,) * p.n_members if p.between is None else p.between for p in members]
+    return tuple(itertools.chain(*nothing))
 
 
 def _joined(parts: list[Array], n: int) -> Array:

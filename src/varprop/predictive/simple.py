@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import final
 
 import numpy as np
 
 from varprop.data.source import Rows
 from varprop.data.statistics import Scaling
 from varprop.predictive.distribution import Predictive
+from varprop.predictive.kernels import AbstractRowKernel, Shares
 from varprop.predictive.mixtures import safe_unit
 
 
@@ -80,20 +82,68 @@ class LinearModel:
         X
             Shape (rows, features).
         x_var
-            Variances of the inputs' errors, shape of X: exact, for errors independent of one
-            another.
+            Variances of the inputs' errors, shape of X, or their covariances, shape (rows,
+            features, features): exact.
         squeeze
             Whether a single target comes without an axis of its own; it does unless given.
         """
         squeeze = len(self.intercept) == 1 if squeeze is None else squeeze
-        x, x_var = self.scaling.inputs(X, x_var, np.float64)
+        x, scaled_var = self.scaling.inputs(X, x_var, np.float64)
         mean = x @ self.coef.T + self.intercept
+        own, inputs = self.variances(x, scaled_var)
+        kernel = LinearKernel(X, x_var, None, self)
+        var = own + inputs.sum(axis=0)
+        found = in_units(mean, var, self.noise_var, self.scaling, squeeze=squeeze)
+        return dataclasses.replace(found, between=(kernel,))
+
+    def variances(self, x: np.ndarray, x_var: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Return variances that come from the coefficients, and from each input's error.
+
+        All is standardized; shapes are (rows, targets) and (features, rows, targets).
+        """
         apart = x - self.center
-        var = np.stack([np.einsum("ij,ij->i", apart @ cov, apart) for cov in self.cov], axis=1)
-        if x_var is not None:
-            spread = np.diagonal(self.cov, axis1=1, axis2=2)
-            var = var + x_var @ (self.coef**2 + spread).T
-        return in_units(mean, np.maximum(var, 0.0), self.noise_var, self.scaling, squeeze=squeeze)
+        own = np.stack([np.einsum("ij,ij->i", apart @ cov, apart) for cov in self.cov], axis=1)
+        own = np.maximum(own, 0.0)
+        if x_var is None:
+            return own, np.zeros((x.shape[1], *own.shape))
+        if x_var.ndim == 2:
+            square = self.coef**2 + np.diagonal(self.cov, axis1=1, axis2=2)
+            return own, x_var.T[:, :, None] * square.T[:, None, :]
+        # Input i has E[(w w^T) o C] summed over the others, so that all sum to the whole.
+        second = self.coef[:, :, None] * self.coef[:, None, :] + self.cov
+        return own, np.einsum("rij,tij->irt", x_var, second)
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class LinearKernel(AbstractRowKernel):
+    """What rows of a `LinearModel` have in common: its coefficients."""
+
+    model: LinearModel
+
+    def _scaled(self, rows: slice) -> tuple[np.ndarray, np.ndarray | None]:
+        x_var = None if self.x_var is None else self.x_var[rows]
+        return self.model.scaling.inputs(self.x[rows], x_var, np.float64)
+
+    def correlate(self, rows: slice, others: slice) -> np.ndarray:
+        """Return the correlation that the coefficients' covariance makes."""
+        (x, x_var), (z, z_var) = self._scaled(rows), self._scaled(others)
+        cov = np.einsum(
+            "ai,tij,bj->tab", x - self.model.center, self.model.cov, z - self.model.center
+        )
+        var, other = (
+            own + inputs.sum(axis=0)
+            for own, inputs in (self.model.variances(x, x_var), self.model.variances(z, z_var))
+        )
+        scale = np.sqrt(var.T[:, :, None] * other.T[:, None, :])
+        return np.divide(cov, scale, out=np.zeros_like(cov), where=scale > 0)
+
+    def shares(self) -> Shares:
+        """Return those of the inputs' errors and of the coefficients."""
+        own, inputs = self.model.variances(*self._scaled(slice(None)))
+        whole = own + inputs.sum(axis=0)
+        whole = np.where(whole > 0, whole, 1.0)
+        return Shares(inputs / whole, {"linear coefficients": own / whole})
 
 
 def constant_gaussian(

@@ -134,7 +134,7 @@ def predict_table(
                 flat = stacked.reshape(len(stacked), -1)
                 if pairs:
                     first_of, second_of = np.transpose(pairs)
-                    flat = np.hstack([flat, prediction.cov[:, first_of, second_of]])
+                    flat = np.hstack([flat, prediction.output_cov[:, first_of, second_of]])
                 values[np.flatnonzero(complete)[index]] = flat
         arrays = [] if ids else [pa.array(block.numbers + 1, pa.int64())]
         for name, kind in ids.items():

@@ -11,10 +11,11 @@ import numpy as np
 
 from varprop.data.statistics import Scaling
 from varprop.learning.model import Model
-from varprop.moments.gaussian import Gaussian, JointGaussian
+from varprop.moments.gaussian import JointGaussian
 from varprop.nn.parameters import take_apart
 from varprop.predictive.distribution import Predictive
 from varprop.predictive.simple import in_units
+from varprop.training.kernel import NetworkKernel, as_input, padded
 from varprop.training.recipe import Recipe
 from varprop.training.schedule import Outcome, bucket_size
 
@@ -140,19 +141,18 @@ def propagate(
     for start in range(0, max(n, 1), block):
         part = slice(start, start + block)
         var_part = None if x_var is None else x_var[part]
-        rows = [
-            None if values is None else np.pad(values, ((0, block - len(values)), (0, 0)))
-            for values in scaling.inputs(x[part], var_part, params.dtype)
-        ]
+        rows = padded(scaling.inputs(x[part], var_part, params.dtype), block)
         out = _propagate_block(structure, params, constants, *rows)
         found.append(jax.tree.map(lambda a: np.asarray(a, np.float64), out))
+    kernel = NetworkKernel(x, x_var, None, model, scaling)
     parts, weights = [], []
     for component in zip(*found, strict=True):
         weight, mean, spread, noise = (
             np.concatenate(arrays)[:n] if arrays[0].ndim > 1 else arrays[0]
             for arrays in zip(*component, strict=True)
         )
-        parts.append(in_units(mean, spread, noise, scaling, squeeze=squeeze))
+        found_part = in_units(mean, spread, noise, scaling, squeeze=squeeze)
+        parts.append(dataclasses.replace(found_part, between=(kernel,)))
         weights.append(float(weight))
     return parts[0] if len(parts) == 1 else Predictive.mixture(parts, weights)
 
@@ -167,5 +167,5 @@ def _propagate_block(structure, params, constants, x, x_var):
             out.dense_cov() if isinstance(out, JointGaussian) else out.variances(),
             noise,
         )
-        for weight, out, noise in model.predictive(Gaussian(x, x_var))
+        for weight, out, noise in model.predictive(as_input(x, x_var))
     ]

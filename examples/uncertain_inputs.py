@@ -4,8 +4,8 @@
 
 A model is fitted to a curve that is flat on the left and steep on the right, and then asked about
 inputs that are known up to a standard deviation of 0.3. `X_std` pushes that error through the
-network in the same forward pass. With hidden layers this is an approximation (the units that share
-the input count as independent), so the script also draws 5,000 inputs at every point and compares.
+network in the same forward pass. With hidden layers this is an approximation (of first order in
+what units share), so the script also draws 5,000 inputs at every point and compares.
 """
 
 import argparse

@@ -188,5 +188,6 @@ def _fit(table: Survey, chosen: np.ndarray, unfitted: Any) -> tuple[TableModel, 
     regressor.verbose, regressor.n_jobs = False, None  # how it was made, not what it is
     # Columns are found by name: scikit-learn's check would only warn of bare arrays.
     del regressor.feature_names_in_
-    sentences = [str(warning.message) for warning in told]
+    # In the words of the command line, as all that is said of a table.
+    sentences = [str(warning.message).replace("max_iter", "--max-iter") for warning in told]
     return TableModel(regressor, rows.preprocessing), list(dict.fromkeys(sentences))

@@ -19,7 +19,7 @@ from varprop.estimators.base import AbstractRegressor
 from varprop.estimators.inputs import rows_to_predict, training_data
 from varprop.estimators.members import Task, worst
 from varprop.estimators.regressor import FAWNRegressor
-from varprop.estimators.remarks import lost_digits
+from varprop.estimators.remarks import lost_digits, too_many_inputs
 from varprop.estimators.validation import (
     Judged,
     SetAside,
@@ -209,6 +209,8 @@ class StackedRegressor(AbstractRegressor):
         if any(network.dtype == "float32" for _, network in self.estimators_):
             for sentence in lost_digits(data, self.scaling_):
                 self._warn(sentence)
+        for sentence in too_many_inputs(self.n_features_in_, aside.n_different):
+            self._warn(sentence)
         if few:
             self._warn(
                 f"{aside.n_different} different rows are too few for a network: the prediction is "

@@ -137,6 +137,7 @@ def test_wrong_options(place, tmp_path):
         assert "--quantiles must be" in sentence(*predict, "--quantiles", text, code=USAGE)
     assert "Missing option" in run("fit", table, code=USAGE).stderr
     assert "--missing" in run(*fit, "--missing", "guess", code=USAGE).stderr
+    assert "--seed" in run(*fit, "--seed", str(2**32), code=USAGE).stderr
     assert not os.listdir(tmp_path)
 
 

@@ -49,6 +49,7 @@ def test_fit_ends_with_a_scorecard(place, tmp_path):
         assert word in shown.stdout
     assert f"Saved {output}: fitted on the other 45 rows" in shown.stdout
     assert "missing values in 6 rows are filled in" in shown.stderr
+    assert "before the loss had converged: raise --max-iter." in shown.stderr
     # The same seed gives the same model, to the byte.
     assert output.read_bytes() == (place / "impute.safetensors").read_bytes()
 
@@ -65,11 +66,18 @@ def test_too_few_rows_are_not_held_out(place, tmp_path):
     common = ("-t", "price", "--drop", "rent", "--id", "id", "-o", output, *QUICK)
     result = run("fit", place / "full.csv", *common, "--report", tmp_path / "r.html")
     assert "60 rows are too few to hold out 10%" in result.stderr
+    assert "there is no scorecard (try --holdout 0.3)." in result.stderr
     assert "no report" in result.stderr
     assert "fitted on all 60 rows" in result.stdout
     assert not (tmp_path / "r.html").exists()
     quiet = run("fit", "-", *common, "-q", stdin=(place / "full.csv").read_text())
     assert quiet.output == ""
+    # What is advised would do, or nothing is.
+    line = (*common, "--model", "linear")
+    shown = run("fit", "-", *line, "--holdout", "0.3", stdin=houses(25, holes=False))
+    assert "there is no scorecard (try --holdout 0.4)." in shown.stderr
+    shown = run("fit", "-", *line, "--holdout", "0.5", stdin=houses(12, holes=False))
+    assert "there is no scorecard." in shown.stderr
 
 
 def test_the_simple_models_are_those_of_the_training_rows(place):

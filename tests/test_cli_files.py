@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cli_runs import QUICK, VARPROP, houses, run, run_json, sentence, workplace
+from varprop.errors import InputError
 from varprop.files.container import looks_like_model, read_model_file, write_model_file
 from varprop.tables import TableModel, TableRows, open_source, predict_table
 
@@ -173,7 +174,7 @@ def test_what_is_wrong_is_said_before_jax_is_imported(place, tmp_path):
         "from varprop.cli.app import app\n"
         "for words in json.loads(sys.argv[1]):\n"
         "    assert CliRunner().invoke(app, words).exit_code == 3, words\n"
-        "    assert not {'jax', 'sklearn'} & set(sys.modules), words\n"
+        "    assert not {'jax', 'sklearn', 'scipy'} & set(sys.modules), words\n"
     )
     listed = json.dumps([list(map(str, command)) for command in commands])
     subprocess.run([sys.executable, "-c", program, listed], check=True, timeout=120)
@@ -346,3 +347,16 @@ def test_any_length_of_a_header_is_told_from_a_table(place, tmp_path):
         assert "looks like a model file, not a table" in said
         said = sentence("predict", path, place / "full.csv", code=3)
         assert "is a table" not in said
+
+
+def test_headers_of_any_size_are_read_again_or_not_written(tmp_path, monkeypatch):
+    """Categories may have long names, and many."""
+    path = tmp_path / "m.safetensors"
+    write_model_file(path, {"name": "x" * (17 * 2**20)}, {})
+    header, _ = read_model_file(path, lambda header, table: None)
+    assert len(header["name"]) == 17 * 2**20
+    monkeypatch.setattr("varprop.files.container._MAX_HEADER_BYTES", 1000)
+    old = path.read_bytes()
+    with pytest.raises(InputError, match="take fewer or shorter categories"):
+        write_model_file(path, {"name": "x" * 1000}, {})
+    assert path.read_bytes() == old

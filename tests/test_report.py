@@ -17,6 +17,7 @@ import made_up
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+import varprop
 from varprop.bench.tables import table
 from varprop.predictive import Predictive, diagnostics
 from varprop.predictive.scorecard import (
@@ -238,8 +239,40 @@ def test_parts_that_are_not_told_apart_are_not_shown(path):
         assert ("not told apart by this model" in text) == (not split)
 
 
+def test_rows_are_surprising_only_beyond_chance(path):
+    """By the stated distribution and the number of rows, with the inputs that matter first."""
+    y, p = drawn(2000)
+    features = {f"x{i}": np.arange(2000.0) * (i + 1) for i in range(12)}
+    given = {"title": "Trial", "prediction": p, "target_names": ["price"], "features": features}
+    write_report(path, y=y, **given)
+    page, text, _ = read(path)
+    assert "No row of 2,000 lies farther out than chance allows." in text
+    assert "<tr data-target" not in page
+    # The farthest of 2,000 lies beyond 4.21 deviations in one of 20 cases: 1 - 0.95^(1 / 2000).
+    y[11], y[40] = p.mean[11] + 4.2 * p.std[11], p.mean[40] - 4.3 * p.std[40]
+    write_report(path, y=y, importance={"x9": (0.9, 0.1), "x2": (0.3, 0.1)}, **given)
+    page, text, _ = read(path)
+    assert "1 row lies farther out than chance allows for any of 2,000." in text
+    [row] = re.findall(r"<tr data-target.*?</tr>", page)
+    cells = re.findall(r">([^<>]+)</t[hd]>", row)
+    assert cells[0] == "row 41"
+    assert cells[4:8] == [MINUS + "4.3", "400", "120", "40"]  # x9, x2, and then as they stand
+    assert len(cells) == 5 + 8
+    assert "of the 12 inputs the first 8 are shown" in text
+
+
+def test_a_page_says_when_and_with_what_it_was_made(path):
+    y, p = drawn(20)
+    write_report(path, title="Trial", prediction=p, y=y, target_names=["price"])
+    _, text, _ = read(path)
+    assert re.search(r"made 20\d\d-\d\d-\d\d \d\d:\d\d [+-]\d{4}", text)
+    assert f"varprop {varprop.__version__} python 3." in text
+    assert f"numpy {np.__version__}" in text
+
+
 def test_all_parts_are_there(path):
     y, p = drawn()
+    y[5] = p.mean[5] + 9 * p.std[5]
     rng = np.random.default_rng(3)
     write_report(
         path,
@@ -276,8 +309,7 @@ def test_all_parts_are_there(path):
     assert page.count("★<") == 2
     assert "(50,)" in text
     assert "house " in text
-    worst = int(np.argmax(np.abs((y - p.mean) / p.std)))
-    assert re.search(rf'data-point="\d+"><th scope="row">house {worst}</th>', page)
+    assert re.search(r'data-point="\d+"><th scope="row">house 5</th>', page)
     assert "nan" not in text.lower().split()
     # every picture says in words what it shows
     assert (
@@ -372,6 +404,7 @@ def test_any_scale_gives_a_page_without_nan(path, case):
 
 def test_thousands_of_rows_are_thinned_and_said_to_be(path):
     y, p = drawn(20_000)
+    y[700:725] = (p.mean + np.arange(20_000) / 100 * p.std)[700:725]
     rng = np.random.default_rng(0)
     features = {f"input {i}": rng.normal(size=20_000) for i in range(10)}
     write_report(path, title="Big", prediction=p, y=y, target_names=["t"], features=features)
@@ -380,6 +413,7 @@ def test_thousands_of_rows_are_thinned_and_said_to_be(path):
     assert "8 of 10 inputs" in text
     assert path.stat().st_size < 800_000
     worst = np.argsort(-np.abs((y - p.mean) / p.std))[:20] + 1
+    assert "25 rows lie farther out than chance allows for any of 20,000; the 20 farthest" in text
     assert set(re.findall(r'<th scope="row">row (\d+)</th>', page)) == {str(i) for i in worst}
 
 

@@ -62,7 +62,7 @@ def report(tmp_path_factory):
     model = np.stack([0.1 + x[:, 0] ** 2, 30 + x[:, 1] ** 2], axis=1)
     prediction = Predictive.gaussian(mean, model, [0.3, 60.0])
     y = prediction.sample(random_state=1)[..., 0]
-    y[7, 0] = mean[7, 0] + 40
+    y[[7, 12, 30], 0] = mean[[7, 12, 30], 0] + [40, -30, 20]
     path = tmp_path_factory.mktemp("pages") / "report.html"
     write_report(
         path,

@@ -151,7 +151,7 @@ def test_a_catastrophe_is_called_one():
     rows = int(re.search(r"far too sure on (\d+) of 200 rows", text)[1])
     assert 1 <= rows <= 3
     assert text.startswith("Do not use this model")
-    assert "use the constant Gaussian instead" in text
+    assert "use the constant Gaussian instead (varprop predict --model constant)" in text
     linear = verdict(y, {MODEL: collapsed, LINEAR: flat})
     assert linear.endswith("use the linear model instead (varprop predict --model linear).")
     certain = Predictive.gaussian(np.zeros(200), np.zeros(200), 0.0)

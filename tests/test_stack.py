@@ -78,6 +78,16 @@ def test_the_best_part_has_the_largest_weight():
     assert noise.weights_["constant"] > 0.9
 
 
+def test_it_is_said_that_nothing_was_found_whoever_says_so():
+    """A part that hardly helps may have some of the constant's weight."""
+    rng = np.random.default_rng(15)
+    X, y = rng.normal(size=(200, 1)), rng.normal(size=200)
+    noise = StackedRegressor([], random_state=0)
+    with pytest.warns(FitWarning, match="the rest makes it hardly better: no model found much"):
+        noise.fit(X, y)
+    assert noise.weights_["constant"] < 0.9
+
+
 @pytest.mark.parametrize(("n", "parts"), [(2, 1), (4, 1), (5, 2), (9, 2)])
 def test_few_rows_are_left_to_simple_models(data, n, parts):
     X, y = data

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from varprop import FAWNRegressor, FitWarning
+from varprop import FAWNRegressor, FitWarning, StackedRegressor
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
@@ -66,6 +66,19 @@ def test_noise_at_its_floor_is_named(data):
         warnings.simplefilter("always")
         model.fit(X, y)
     assert any("the noise ended at the floor" in str(warning.message) for warning in found)
+
+
+def test_more_inputs_than_rows_are_named(data):
+    """By a network and by the stack, whose rows that repeat count once."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(20, 25)), rng.normal(size=20)
+    sentence = "there are 25 inputs and only 20 rows"
+    for model in (FAWNRegressor((2,), max_iter=2), StackedRegressor([])):
+        with pytest.warns(FitWarning, match=sentence):
+            model.fit(X, y)
+    with pytest.warns(FitWarning, match=sentence):
+        StackedRegressor([]).fit(np.tile(X, (2, 1)), np.tile(y, 2))
+    assert not any("inputs and only" in said for said in told(StackedRegressor([]), *data).values())
 
 
 @pytest.mark.parametrize("weight", [1 / 120, 1e6])

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from varprop import __version__
 from varprop.cli.bench import DataDirOption, StoreOption
 from varprop.cli.shared import JsonOption, UserError, command, print_json, show
 
@@ -57,7 +56,7 @@ def report(
             html,
             title="Fast Adaptive Weight Noise, reproduced",
             rows=lines,
-            settings={"store": store.name, "varprop": __version__},
+            settings={"store": store.name},
         )
     if as_json:
         print_json({f"table{which}": lines for which, lines in found.items()})

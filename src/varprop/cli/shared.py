@@ -32,7 +32,9 @@ JsonOption = Annotated[
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and --json's object).")
 ]
-SeedOption = Annotated[int, typer.Option("--seed", help="Seed of all randomness.", min=0)]
+SeedOption = Annotated[
+    int, typer.Option("--seed", help="Seed of all randomness.", min=0, max=2**32 - 1)
+]
 ReportOption = Annotated[
     str | None, typer.Option("--report", metavar="FILE", help="Write an HTML report here.")
 ]

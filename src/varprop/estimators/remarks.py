@@ -52,6 +52,7 @@ def remarks(model: Any, task: Task, trained: Trained) -> list[Warning]:
             )
         )
     found += map(FitWarning, _collapse(model, trained))
+    found += map(FitWarning, too_many_inputs(len(task.scaling.x_shift), task.data.n_rows))
     if model.dtype == "float32":
         found += map(FitWarning, lost_digits(task.data, task.scaling))
     if _at_floor(task, trained):
@@ -105,6 +106,15 @@ def _collapse(model: Any, trained: Trained) -> Iterator[str]:
             f"{new_nll:.3g}, its training rows {trained_nll:.3g}. It has {model.trust_:.0%} of the "
             "prediction, the constant Gaussian the rest; give it more rows or fewer hidden units, "
             "raise kl_weight, or take StackedRegressor."
+        )
+
+
+def too_many_inputs(n_inputs: int, n_rows: int) -> Iterator[str]:
+    """Say that there are more inputs than rows, of which any target can be made."""
+    if n_inputs > n_rows:
+        yield (
+            f"there are {n_inputs} inputs and only {n_rows} rows: much of what is found in so many "
+            "is chance; leave out inputs that cannot matter, or add rows."
         )
 
 

@@ -19,7 +19,7 @@ from varprop.estimators.base import AbstractRegressor
 from varprop.estimators.inputs import rows_to_predict, training_data
 from varprop.estimators.members import Task, worst
 from varprop.estimators.regressor import FAWNRegressor
-from varprop.estimators.remarks import lost_digits
+from varprop.estimators.remarks import lost_digits, too_many_inputs
 from varprop.estimators.validation import (
     Judged,
     SetAside,
@@ -41,8 +41,9 @@ _LINEAR_ROWS, _LINEAR_FEATURES = 50_000, 1024
 # Fewer different rows than this: a network knows nothing that the simple models do not, and with
 # still fewer a line says nothing either.
 _FOR_NETWORKS, _FOR_LINEAR = 10, 5
-# Weight of the constant beyond which there was nothing to learn.
-_NOTHING = 0.9
+# Weight of the constant beyond which there was nothing to learn; and nats by which the mixture must
+# be better than it on rows set aside, else networks pruned to a constant have the rest.
+_NOTHING, _SOMETHING = 0.9, 0.01
 # How a network of a stack is trained: shorter than one on its own, since six of each are averaged,
 # and what is not fitted well has little weight. Of many rows there is more to fit (Naval's networks
 # were 0.2 nats behind after as few steps): they are trained as one on its own is.
@@ -212,20 +213,28 @@ class StackedRegressor(AbstractRegressor):
         if any(network.dtype == "float32" for _, network in self.estimators_):
             for sentence in lost_digits(data, self.scaling_):
                 self._warn(sentence)
+        for sentence in too_many_inputs(self.n_features_in_, aside.n_different):
+            self._warn(sentence)
         if few:
             self._warn(
                 f"{aside.n_different} different rows are too few for a network: the prediction is "
                 "that of simple models."
             )
-        elif self.weights_[CONSTANT] > _NOTHING:
+        elif (share := self.weights_[CONSTANT]) > _NOTHING or not self._helped():
+            more = "" if share > _NOTHING else ", and the rest makes it hardly better"
             self._warn(
-                f"{self.weights_[CONSTANT]:.0%} of the prediction is the constant Gaussian: no "
-                "model found much in the inputs that helps to predict rows it has not seen."
+                f"{share:.0%} of the prediction is the constant Gaussian{more}: no model found "
+                "much in the inputs that helps to predict rows it has not seen."
             )
         for remark in told:  # what a network is too sure of, the stack makes up for
             if not isinstance(remark, FitWarning):
                 warnings.warn(remark, stacklevel=2)
         return self
+
+    def _helped(self) -> bool:
+        """Whether the inputs helped to predict rows set aside, as far as there are such rows."""
+        found = self.out_of_fold_nll_
+        return not found or found[CONSTANT] - found["stack"] > _SOMETHING
 
     def _warn(self, sentence: str) -> None:
         warnings.warn(FitWarning(sentence), stacklevel=3)

@@ -26,7 +26,7 @@ from varprop.errors import InputError
 FORMAT = 2
 
 _ENTRY = "varprop"
-_MAX_HEADER_BYTES = 16 * 2**20
+_MAX_HEADER_BYTES = 100_000_000  # as safetensors has it
 _DTYPES: dict[str, np.dtype] = {"F32": np.dtype(np.float32), "F64": np.dtype(np.float64)}
 
 
@@ -81,8 +81,18 @@ def write_model_file(
     # One entry only: safetensors puts several in a random order, and equal models shall make equal
     # files.
     metadata = {_ENTRY: json.dumps(content, sort_keys=True, allow_nan=False)}
+    try:
+        data = safetensors.numpy.save(dict(arrays), metadata)
+    except safetensors.SafetensorError as error:
+        raise ModelFileError(f"the model cannot be written ({error}).") from error
+    # What could not be read again is not written.
+    if (length := int.from_bytes(data[:8], "little")) > _MAX_HEADER_BYTES:
+        raise ModelFileError(
+            f"the names in the model need {length} bytes, more than a model file holds: take fewer "
+            "or shorter categories."
+        )
     with replacing(path) as file:
-        file.write(safetensors.numpy.save(dict(arrays), metadata))
+        file.write(data)
 
 
 def read_model_file(

@@ -155,7 +155,8 @@ def verdict(y: np.ndarray, predictions: Mapping[str, Predictive]) -> str:
     mean = float(gain.mean())
     error = float(gain.std(ddof=1)) / np.sqrt(n) if n > 1 else np.inf
     by = f"by {abs(mean):,.2f}" + (f" ± {error:,.2f}" if n > 1 else "")
-    instead = f"use the {best} instead" + (" (varprop predict --model linear)" * (best == LINEAR))
+    part = {LINEAR: "linear", CONSTANT: "constant"}.get(best)
+    instead = f"use the {best} instead" + (f" (varprop predict --model {part})" if part else "")
     refuted = mean < -0.1 and gain.sum() < np.log(_REFUTED / len(others))
     if n >= ENOUGH and mean != 0 and not (refuted and mean < -1):
         # The mean's own test, and one that a few rows cannot sway.

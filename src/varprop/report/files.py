@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import hashlib
 import os
+import platform
 from collections.abc import Mapping
-from importlib import resources
+from importlib import metadata, resources
 
 import jinja2
 from markupsafe import Markup
@@ -33,6 +35,24 @@ def _asset(name: str) -> str:
     return resources.files("varprop.report").joinpath("templates", name).read_text("utf-8")
 
 
+def made_by() -> dict[str, str]:
+    """Return when a page was made, and with which versions.
+
+    Examples
+    --------
+    >>> list(made_by())
+    ['made', 'varprop', 'python', 'jax', 'numpy']
+    """
+    # Imported late: the package's own names are not there yet while it is being imported.
+    from varprop import __version__
+
+    now = datetime.datetime.now().astimezone()
+    found = {"made": f"{now:%Y-%m-%d %H:%M %z}", "varprop": __version__}
+    found["python"] = platform.python_version()
+    # As installed: a page needs no JAX, and does not import it to say so.
+    return found | {name: metadata.version(name) for name in ("jax", "numpy")}
+
+
 def write_page(
     path: str | os.PathLike[str],
     template: str,
@@ -53,6 +73,7 @@ def write_page(
             script=Markup(script),
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
             settings={str(name): str(value) for name, value in (settings or {}).items()},
+            made=made_by(),
             **values,
         )
     )

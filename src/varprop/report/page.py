@@ -72,7 +72,7 @@ def write_report(
     importance : mapping of input to (for the mean, for the spread), optional
         As of `varprop.importance.feature_importance`.
     settings : mapping, optional
-        Settings and versions to print.
+        Settings to print, beside the date and the versions.
     share_seen : float or None, default 0
         Share of the rows that the model was trained on; None if it is not known.
 
@@ -102,6 +102,8 @@ def write_report(
         raise ValueError(f"There are {len(labels)} row_labels but {n} rows.")
     labels = [str(label) for label in labels]
     pairs = charts.finite_pairs(importance or {})
+    place = {name: i for i, name in enumerate(pairs)}
+    columns.sort(key=lambda column: place.get(column.name, len(place)))
     shown = min(len(names), MAX_TARGETS)
     outputs = [prediction.marginal(k) for k in range(len(names))]
     found = [find(y[:, k], output) for k, output in enumerate(outputs)]
@@ -139,7 +141,7 @@ def write_report(
             if card
         ],
         common=_common(loss_curve, pairs),
-        data=_hover_data(sections, columns, labels, pairs),
+        data=_hover_data(sections, columns[:MAX_INPUTS], labels),
     )
 
 
@@ -238,7 +240,8 @@ def _common(loss_curve: ArrayLike | None, pairs: dict[str, tuple[float, float]])
                 "Which inputs matter?",
                 charts.importance_bars(most),
                 "The share of the predictions' variance that involves an input, for the predicted "
-                "value and for its stated spread.",
+                "value and for its stated spread. The shares need not sum to 1: what inputs do "
+                "together counts for each of them, and so does what correlated inputs share.",
                 finding,
                 (("mean", "for the prediction"), ("spread", "for the stated spread")),
             )
@@ -250,18 +253,15 @@ def _hover_data(
     sections: list[dict[str, Any]],
     columns: list[Column],
     labels: list[str],
-    pairs: dict[str, tuple[float, float]],
 ) -> dict[str, object]:
     """Return the texts that appear when a row is pointed at."""
-    place = {name: i for i, name in enumerate(pairs)}
-    order = sorted(columns, key=lambda column: place.get(column.name, len(place)))[:MAX_INPUTS]
     drawn = sorted({int(row) for one in sections for row in one["rows"]})
     where = {row: i for i, row in enumerate(drawn)}
     targets = [
         {**one["hover"], "row": [where[int(row)] for row in one["rows"]]} for one in sections
     ]
     return {
-        "inputs": [column.name for column in order],
-        "rows": [[labels[row], *(column.text(row) for column in order)] for row in drawn],
+        "inputs": [column.name for column in columns],
+        "rows": [[labels[row], *(column.text(row) for column in columns)] for row in drawn],
         "targets": targets,
     }

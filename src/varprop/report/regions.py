@@ -58,6 +58,13 @@ class Column:
             return MISSING if np.isnan(value) else number(value, 4)
         return shortened(str(value), 80)
 
+    def key(self, row: int) -> float | str | None:
+        """Return what a page sorts by: a number, nothing if it is missing, None for words."""
+        if not self.is_number:
+            return None
+        value = float(self.values[row])
+        return value if np.isfinite(value) else ""
+
 
 @dataclass(frozen=True)
 class Region:

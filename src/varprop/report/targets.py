@@ -14,6 +14,9 @@ from varprop.report.numerals import aligned, number, plus_minus, to_precision
 from varprop.report.regions import Column, Region, panel, regions
 
 SURPRISING = 20
+# Of tables of a model that is right, the share that lists a row by chance.
+_BY_CHANCE = 0.05
+MAX_SHOWN = 8  # inputs beside a surprising row
 BAND = ("band", "95 % range of chance")
 IDEAL = ("ideal", "ideal")
 
@@ -25,12 +28,21 @@ def standard_scores(y: np.ndarray, prediction: Predictive) -> np.ndarray:
         return np.where(error == 0, 0.0, error / std)
 
 
-def choose_rows(z: np.ndarray, limit: int) -> np.ndarray:
-    """Return the rows to draw: the most surprising ones and an even choice of the others."""
-    n = len(z)
+def farther_than_chance(y: np.ndarray, prediction: Predictive) -> np.ndarray:
+    """Return which rows lie farther out than the farthest of so many rows should."""
+    pit = diagnostics.middle_pit(y, prediction)
+    # The farthest of n independent rows lies beyond this level in `_BY_CHANCE` of all cases.
+    level = -np.expm1(np.log1p(-_BY_CHANCE) / len(y))
+    beyond: np.ndarray = 2.0 * np.minimum(pit, 1.0 - pit) < level
+    return beyond
+
+
+def choose_rows(order: np.ndarray, limit: int) -> np.ndarray:
+    """Return the rows to draw: the first of an order and an even choice of the others."""
+    n = len(order)
     if n <= limit:
         return np.arange(n)
-    first = np.argsort(-np.abs(z), kind="stable")[:SURPRISING]
+    first = order[:SURPRISING]
     rest = np.setdiff1d(np.arange(n), first)
     drawn = np.random.default_rng(0).choice(rest, size=limit - len(first), replace=False)
     return np.sort(np.concatenate([first, drawn]))
@@ -63,7 +75,9 @@ def section(
     """Return what the template shows about one target; `prediction` is of that output alone."""
     mean, std = prediction.mean, prediction.std
     z = standard_scores(y, prediction)
-    rows = choose_rows(z, limit)
+    far = farther_than_chance(y, prediction)
+    order = np.lexsort((-np.abs(z), ~far))  # the surprising first, the largest errors before others
+    rows = choose_rows(order, limit)
     rows = rows[np.argsort(y[rows], kind="stable")]
     points = Points(index, y[rows], mean[rows], std[rows], *prediction[rows].interval(0.9))
     curve = diagnostics.calibration_curve(y, prediction)
@@ -125,31 +139,46 @@ def section(
         "n_inputs": len(found),
         "split": prediction.identified,
         "region_finding": _region_finding(found),
-        "surprising": _surprising(y, mean, std, z, rows, labels),
+        "surprising": _surprising(
+            order[: min(SURPRISING, int(far.sum()))], y, mean, std, z, rows, labels, columns
+        ),
+        "surprising_finding": _surprising_finding(int(far.sum()), len(y)),
+        "inputs": [column.name for column in columns[:MAX_SHOWN]],
         "rows": rows,
         "hover": _hover(name, points, z[rows]),
     }
 
 
+def _surprising_finding(count: int, n: int) -> str:
+    if not count:
+        return f"No row of {n:,} lies farther out than chance allows."
+    lie = "row lies" if count == 1 else "rows lie"
+    said = f"{count:,} {lie} farther out than chance allows for any of {n:,}"
+    return f"{said}; the {SURPRISING} farthest are listed." if count > SURPRISING else f"{said}."
+
+
 def _surprising(
+    chosen: np.ndarray,
     y: np.ndarray,
     mean: np.ndarray,
     std: np.ndarray,
     z: np.ndarray,
     rows: np.ndarray,
     labels: list[str],
+    columns: list[Column],
 ) -> list[dict[str, Any]]:
-    """Return rows of a table: texts to show, each with the number to sort by."""
+    """Return rows of a table: texts to show, each with what to sort by, and the inputs after it."""
     place = {int(row): i for i, row in enumerate(rows)}
     table = []
-    for row in np.argsort(-np.abs(z), kind="stable")[:SURPRISING].tolist():
+    for row in chosen.tolist():
         texts = (
             to_precision(y[row], std[row]),
             *plus_minus(mean[row], std[row]),
             _one_decimal(z[row]),
         )
         numbers = y[row], mean[row], std[row], float(np.clip(z[row], -1e300, 1e300))
-        cells = list(zip(texts, numbers, strict=True))
+        cells: list[tuple[str, float | str | None]] = list(zip(texts, numbers, strict=True))
+        cells += [(column.text(row), column.key(row)) for column in columns[:MAX_SHOWN]]
         table.append({"point": place[row], "label": labels[row], "cells": cells})
     return table
 

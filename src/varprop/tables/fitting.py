@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -109,9 +110,11 @@ def fit_table(
     used = np.flatnonzero(table.keep)
     n_held = min(round(holdout * len(used)), MOST_HOLDOUT)
     if holdout > 0 and n_held < MIN_HOLDOUT:
+        least = math.ceil(100 * MIN_HOLDOUT / max(len(used), 1)) / 100
+        advice = f" (try --holdout {max(least, 0.3):g})" if least <= 0.5 else ""
         notes.append(
             f"{len(used)} rows are too few to hold out {holdout:.0%} of them: there is no "
-            f"scorecard (try --holdout {min(0.5, max(holdout * 2, 0.3)):g})."
+            f"scorecard{advice}."
         )
         n_held = 0
     on_notes(tuple(notes))
@@ -188,5 +191,6 @@ def _fit(table: Survey, chosen: np.ndarray, unfitted: Any) -> tuple[TableModel, 
     regressor.verbose, regressor.n_jobs = False, None  # how it was made, not what it is
     # Columns are found by name: scikit-learn's check would only warn of bare arrays.
     del regressor.feature_names_in_
-    sentences = [str(warning.message) for warning in told]
+    # In the words of the command line, as all that is said of a table.
+    sentences = [str(warning.message).replace("max_iter", "--max-iter") for warning in told]
     return TableModel(regressor, rows.preprocessing), list(dict.fromkeys(sentences))

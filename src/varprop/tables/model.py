@@ -12,15 +12,6 @@ import pyarrow as pa
 
 from varprop.data.source import AbstractSource, Rows
 from varprop.files.container import ModelFileError
-from varprop.predictive.distribution import Predictive
-from varprop.predictive.scorecard import (
-    CONSTANT,
-    LINEAR,
-    MODEL,
-    Scorecard,
-    scorecard,
-    verdict,
-)
 from varprop.tables.columns import Encoded, NumberColumn, Preprocessing, count_rows, to_floats
 from varprop.tables.description import from_json, to_json
 from varprop.tables.kinds import READ_AS, kind_of
@@ -29,8 +20,10 @@ from varprop.tables.source import Source
 from varprop.tables.text import TableError
 from varprop.tables.unknown import COMBINATIONS, in_parts, together
 
-if TYPE_CHECKING:  # JAX comes with it, and what is wrong with a table is said before
+if TYPE_CHECKING:  # JAX and SciPy come with them, and what is wrong with a table is said before
     from varprop.estimators.stack import StackedRegressor
+    from varprop.predictive.distribution import Predictive
+    from varprop.predictive.scorecard import Scorecard
 
 #: Standard deviations beyond which an input, and not the model, is to blame for a failure.
 FAR = 1e6
@@ -309,6 +302,8 @@ class TableModel:
 
     def with_simple(self, rows: Encoded, where: Callable[[int], str]) -> dict[str, Predictive]:
         """Return this model's prediction and those of the simple models, for a scorecard."""
+        from varprop.predictive.scorecard import CONSTANT, LINEAR, MODEL
+
         found = {MODEL: self.predict_dist(rows, where)}
         for name, part in ((LINEAR, "linear"), (CONSTANT, "constant")):
             if part in self.regressor.weights_:
@@ -319,6 +314,8 @@ class TableModel:
 
     def score(self, rows: Encoded, where: Callable[[int], str]) -> Scored:
         """Score the predictions of encoded rows, all complete and with targets."""
+        from varprop.predictive.scorecard import MODEL, scorecard, verdict
+
         assert rows.y is not None
         y = rows.y[:, 0] if self.regressor._y_ndim == 1 else rows.y
         predictions = self.with_simple(rows, where)

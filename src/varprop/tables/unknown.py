@@ -10,11 +10,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from varprop.predictive.distribution import Predictive
 from varprop.tables.columns import CategoryColumn, Encoded, Preprocessing
+
+if TYPE_CHECKING:  # SciPy comes with it, and what is wrong with a table is said before
+    from varprop.predictive.distribution import Predictive
 
 #: Combinations of levels that stand for the unknown categories of a row, at most.
 COMBINATIONS = 64
@@ -186,6 +189,7 @@ def together(parts: Iterable[tuple[np.ndarray, Predictive]]) -> Predictive:
 
     Examples
     --------
+    >>> from varprop.predictive.distribution import Predictive
     >>> one = Predictive.gaussian([1.0], [0.0], 1.0)
     >>> two = Predictive.mixture([one, Predictive.gaussian([5.0], [0.0], 1.0)])
     >>> found = together([(np.array([1]), one), (np.array([0]), two)])

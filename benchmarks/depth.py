@@ -79,6 +79,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="*", default=SETS)
     parser.add_argument("--depths", nargs="*", type=int, default=[1, 2, 3])
     parser.add_argument("--objectives", nargs="*", default=["ropd"])
+    parser.add_argument("--propagations", nargs="*", default=["first-order", "independent"])
     parser.add_argument("--splits", type=int, default=2)
     parser.add_argument("--nll", action="store_true")
     parser.add_argument("--ratios", action="store_true")
@@ -97,7 +98,7 @@ def main() -> None:
         x, y, train = load(pathlib.Path(folder), name)
         for objective in options.objectives:
             for depth in options.depths:
-                for propagation in ("first-order", "independent")[: 2 if depth > 1 else 1]:
+                for propagation in options.propagations[: None if depth > 1 else 1]:
                     for split in range(options.splits):
                         cell = (name, objective, depth, propagation, split)
                         if cell in done:

@@ -15,6 +15,7 @@ from varprop.learning.model import Model
 from varprop.moments.gaussian import Gaussian, JointGaussian
 from varprop.nn.layers import Sequential
 from varprop.nn.parameters import take_apart
+from varprop.nn.propagation import pushed_through
 from varprop.nn.sources import covariance_between_rows, layer_names, variance_budget
 from varprop.predictive.kernels import BLOCK, AbstractRowKernel, Shares, blocks
 from varprop.training.schedule import bucket_size
@@ -96,7 +97,7 @@ def _correlate_block(structure, params, constants, x, x_var, z, z_var):
     cov = covariance_between_rows(layers, as_input(x, x_var), as_input(z, z_var))[:d]
     # To first order, as the covariance is, whatever the network's way of propagating.
     var, other = (
-        variance_budget(layers, as_input(*part)).sum(axis=0).T[:d]
+        pushed_through(layers, as_input(*part), "first-order").variances().T[:d]
         for part in ((x, x_var), (z, z_var))
     )
     scale = jnp.sqrt(var[:, :, None] * other[:, None, :])

@@ -17,6 +17,7 @@ import matplotlib.pyplot as plt
 
 from varprop import plotting
 from varprop.predictive import Predictive
+from varprop.predictive.budget import Budget
 from varprop.predictive.diagnostics import calibration_curve
 
 
@@ -38,7 +39,7 @@ def main() -> None:
     joint = Predictive.joint(np.zeros((1, 3)), (root @ root.T)[None], 0.1)
     mixture = Predictive.mixture([Predictive.gaussian([m], [0.2], 0.1) for m in (-1.0, 1.0)])
 
-    figure, axes = plt.subplots(2, 4, figsize=(16, 8), layout="constrained")
+    figure, axes = plt.subplots(3, 3, figsize=(15, 13), layout="constrained")
     panels = iter(axes.flat)
     plotting.plot_band(x, stated, y=y, ax=next(panels)).set_title("plot_band")
     plotting.plot_predicted_observed(y, stated, ax=next(panels)).set_title(
@@ -54,6 +55,9 @@ def main() -> None:
     ).set_title("plot_output_correlation")
     draws = mixture.sample(4000, random_state=2)
     plotting.plot_density(draws[0], mixture, ax=next(panels)).set_title("plot_density")
+    names = ["error of speed", "weights of layer 1", "weights of layer 2", "noise"]
+    parts = np.column_stack([0.02 * rng.gamma(0.5, size=len(x)), doubt / 3, doubt * 2 / 3, noise])
+    plotting.plot_budget(Budget(names, square * parts), ax=next(panels)).set_title("plot_budget")
     figure.savefig(arguments.output, dpi=60)
 
     seen = calibration_curve(y, stated, levels=[0.5, 0.9])

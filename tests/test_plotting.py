@@ -35,6 +35,7 @@ JOINT = Predictive.joint(
 )
 CALLS = {
     "plot_band": lambda y, p, ax: plotting.plot_band(np.arange(80.0), p, y=y, ax=ax),
+    "plot_budget": lambda y, p, ax: plotting.plot_budget(p.budget(), ax=ax),
     "plot_calibration": lambda y, p, ax: plotting.plot_calibration(y, p, ax=ax),
     "plot_density": lambda y, p, ax: plotting.plot_density(y, p, row=3, ax=ax),
     "plot_error_by_std": lambda y, p, ax: plotting.plot_error_by_std(y, p, ax=ax),

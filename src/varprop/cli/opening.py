@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -121,6 +121,7 @@ def open_both(
     *,
     change: Callable[[Preprocessing], Preprocessing] = lambda known: known,
     targets: bool = False,
+    carried: Sequence[str] = (),
 ) -> tuple[TableModel, Source]:
     """Open a table and a model; what does not fit is said before JAX is imported, if it can be.
 
@@ -132,6 +133,8 @@ def open_both(
         Of what the model knows of its table.
     targets
         Whether the table must have the targets.
+    carried
+        Further columns that it must have.
     """
     if model == "-":
         raise UserError("a model file cannot come from standard input: give its path.")
@@ -152,7 +155,7 @@ def open_both(
             known = fitted.preprocessing
         known = change(known)
         source = open_table(table, dialect, known)
-        TableRows(source, known, targets=targets)
+        TableRows(source, known, targets=targets, carried=carried)
         fitted = fitted or TableModel.load(model)
     except ModelFileError as error:
         if not _looks_like_table(model):

@@ -37,6 +37,17 @@ def predict(
     quantiles: Annotated[
         str | None, typer.Option("--quantiles", help="More columns, such as 0.1,0.5,0.9.")
     ] = None,
+    total: Annotated[
+        bool, typer.Option("--total", help="Predict the sum over all rows, and not each row.")
+    ] = False,
+    total_by: Annotated[
+        str | None,
+        typer.Option(
+            "--total-by",
+            metavar="COLUMN",
+            help="Predict a sum for each value of a column, of any kind.",
+        ),
+    ] = None,
     only: opening.PartOption = None,
     unseen: opening.UnseenOption = opening.Unseen.error,
     delimiter: opening.DelimiterOption = None,
@@ -54,6 +65,9 @@ def predict(
 
     The table is read and the predictions are written block by block, so that neither needs to fit
     into memory. A file is written whole or not at all.
+
+    A total (--total, --total-by) has the rows in memory. Its spread counts what rows have in
+    common: where the model errs in one of them it may err in many.
     """
     if not 0 < interval < 1:
         raise shared.wrong_usage(f"--interval must lie between 0 and 1, but is {interval:g}.")
@@ -71,6 +85,13 @@ def predict(
     dialect = opening.told(delimiter, decimal, thousands, encoding, na)
     if recalibrate == "-" == table:
         raise shared.wrong_usage("only one table can come from standard input.")
+    if total and total_by is not None:
+        raise shared.wrong_usage("--total and --total-by are two: give one of them.")
+    summed = total or total_by is not None
+    if summed and recalibrate is not None:
+        raise shared.wrong_usage(
+            "--recalibrate is for single rows: what it learns of them says nothing of a total."
+        )
     if output != "-":
         shared.check_output(output, table, model, *([recalibrate] if recalibrate else []))
 
@@ -78,9 +99,11 @@ def predict(
     from varprop.tables.prediction import output_format, predict_table, write_table
 
     output_format(output)  # a name that says none is found before the work and not after it
-    fitted, source = opening.open_both(model, table, dialect)
+    carried = [] if total_by is None else [total_by]
+    fitted, source = opening.open_both(model, table, dialect, carried=carried)
     fitted = fitted.part(only)
-    rows = TableRows(source, fitted.preprocessing, unseen=unseen.value, targets=False)
+    known = fitted.preprocessing
+    rows = TableRows(source, known, unseen=unseen.value, targets=False, carried=carried)
     factor, more = None, list[str]()
     if recalibrate is not None:
         from varprop.tables.evaluation import recalibrate as recalibrated
@@ -92,19 +115,34 @@ def predict(
             f"the interval reaches {reach} standard deviations either way, as {held.label} asks "
             "for."
         )
-    batches = predict_table(fitted, rows, interval=interval, quantiles=alphas, factor=factor)
+    said = list[str]()
+    if summed:
+        from varprop.tables.totals import total_table
+
+        def say(sentence: str) -> None:  # at once: one of them is how long it may take
+            said.append(sentence)
+            shared.note([sentence], quiet=quiet)
+
+        totals = total_table(
+            fitted, rows, by=total_by, interval=interval, quantiles=alphas, on_note=say
+        )
+        batches = iter(totals.to_batches())
+    else:
+        batches = predict_table(fitted, rows, interval=interval, quantiles=alphas, factor=factor)
     result: dict[str, Any]
     if json and output == "-":
         import pyarrow as pa
 
         whole = pa.Table.from_batches(batches)
-        result = {"rows": whole.num_rows, "predictions": whole.to_pydict()}
+        name = "totals" if summed else "predictions"
+        result = {"rows": rows.n_rows_read, name: whole.to_pydict()}
     else:
         names = write_table(output, batches, on_note=more.append).names
         result = {"output": output, "rows": rows.n_rows_read, "columns": names}
     notes = rows.notes() + more
     if json:
-        shared.print_json({**result, "notes": notes})
+        shared.print_json({**result, "notes": said + notes})
     shared.note(notes, quiet=quiet)
     if output != "-" and not json and not quiet:
-        shared.say(f"Wrote {rows.n_rows_read} rows to {output}.", err=True)
+        what_of = "totals of " if summed else ""
+        shared.say(f"Wrote {what_of}{rows.n_rows_read} rows to {output}.", err=True)

@@ -19,9 +19,11 @@ from varprop.plotting.shapes import (
     plot_output_correlation,
     plot_training,
 )
+from varprop.plotting.sources import plot_budget
 
 __all__ = [
     "plot_band",
+    "plot_budget",
     "plot_calibration",
     "plot_density",
     "plot_error_by_std",

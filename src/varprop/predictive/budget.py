@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from varprop.predictive.members import Members
 from varprop.predictive.mixtures import Array
@@ -14,6 +15,8 @@ from varprop.predictive.mixtures import Array
 MODEL, DISAGREE, NOISE = "model", "members disagree", "noise"
 #: Of all that an objective does not tell apart: it sees the sum alone.
 UNTOLD = "weights and noise, not told apart"
+#: Of the smallest ones together, where there are many.
+OTHER = "other sources"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,6 +48,33 @@ class Budget:
         """The sources as shares of every row's variance, in the shape of `variance`."""
         whole = self.variance.sum(axis=1, keepdims=True)
         return self.variance / np.where(whole > 0, whole, 1.0)
+
+    def of_output(self, index: int) -> Budget:
+        """Return the budget of one of several outputs, by its number from 0."""
+        if self.variance.ndim != 3:
+            raise ValueError("This budget is of one output already.")
+        return Budget(self.names, self.variance[..., index])
+
+    def largest(self, count: int = 6) -> NDArray[np.intp]:
+        """Return the rows of largest variance, of one output, the largest first."""
+        return np.argsort(-self.variance.sum(axis=1), kind="stable")[:count]
+
+    def brief(self, most: int) -> Budget:
+        """Return the budget, of one output, with the source of the largest average share first.
+
+        Of more than `most` sources the smallest are one, "other sources", which comes last.
+
+        Examples
+        --------
+        >>> Budget(["a", "b", "c"], np.array([[1.0, 5.0, 2.0]])).brief(2).variance.tolist()
+        [[5.0, 2.0, 1.0]]
+        """
+        order = np.argsort(-self.shares.mean(axis=0), kind="stable")
+        names, variance = [self.names[i] for i in order], self.variance[:, order]
+        if len(names) <= most:
+            return Budget(names, variance)
+        rest = variance[:, most:].sum(axis=1, keepdims=True)
+        return Budget([*names[:most], OTHER], np.hstack([variance[:, :most], rest]))
 
     def __repr__(self) -> str:
         """Return sources, not values."""

@@ -102,13 +102,16 @@ class AbstractRowKernel(ABC):
 
 
 @final
+@dataclass(frozen=True, eq=False)
 class UnknownKernel(AbstractRowKernel):
-    """Of rows whose covariance is not known any more."""
+    """Of rows whose covariance is not known any more; `why` is the sentence that says so."""
+
+    why: str = _OBSERVED
 
     def correlate(self, rows: slice, others: slice) -> Array:
         """Refuse."""
-        raise ValueError(_OBSERVED)
+        raise ValueError(self.why)
 
     def shares(self) -> Shares:
         """Refuse."""
-        raise ValueError(_OBSERVED)
+        raise ValueError(self.why)

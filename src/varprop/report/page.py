@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from varprop.predictive.budget import Budget
 from varprop.predictive.checks import as_targets
 from varprop.predictive.distribution import Predictive
 from varprop.predictive.mixtures import ArrayLike
@@ -17,6 +18,7 @@ from varprop.report.charts import Figure
 from varprop.report.files import write_page
 from varprop.report.numerals import aligned, number, percent
 from varprop.report.regions import Column
+from varprop.report.sources import source_figures
 from varprop.report.targets import section
 from varprop.report.words import Findings, find
 
@@ -41,6 +43,7 @@ def write_report(
     importance: Mapping[str, tuple[float, float]] | None = None,
     settings: Mapping[str, object] | None = None,
     share_seen: float | None = 0.0,
+    budget: Budget | None = None,
 ) -> None:
     """Write one self-contained HTML page on what was predicted, how well and how surely.
 
@@ -75,6 +78,8 @@ def write_report(
         Settings to print, beside the date and the versions.
     share_seen : float or None, default 0
         Share of the rows that the model was trained on; None if it is not known.
+    budget : Budget, optional
+        Where the variance of the same rows comes from, as of ``model.uncertainty_budget(X)``.
 
     Examples
     --------
@@ -102,6 +107,7 @@ def write_report(
         raise ValueError(f"There are {len(labels)} row_labels but {n} rows.")
     labels = [str(label) for label in labels]
     pairs = charts.finite_pairs(importance or {})
+    budgets = _budgets(budget, n, len(names))
     place = {name: i for i, name in enumerate(pairs)}
     columns.sort(key=lambda column: place.get(column.name, len(place)))
     shown = min(len(names), MAX_TARGETS)
@@ -119,6 +125,7 @@ def write_report(
             limit=int(np.clip(MAX_POINTS // shown, 100, 1500)),
             max_panels=8 if shown <= 4 else 4,
         )
+        | {"sources": source_figures(budgets[k], labels) if budgets else []}
         for k in range(shown)
     ]
     write_page(
@@ -151,6 +158,19 @@ def _observed(y: ArrayLike, prediction: Predictive, names: list[str]) -> np.ndar
     if len(names) != d:
         raise ValueError(f"There are {len(names)} target_names but {d} outputs.")
     return as_targets(y, "y", *[(n, d), (n,)][: 2 if d == 1 else 1])
+
+
+def _budgets(budget: Budget | None, n: int, d: int) -> list[Budget]:
+    """Return the budget of each output, or none."""
+    if budget is None:
+        return []
+    variance = budget.variance.reshape(*budget.variance.shape[:2], -1)
+    if (len(variance), variance.shape[2]) != (n, d):
+        raise ValueError(
+            f"The budget is of {len(variance)} rows and {variance.shape[2]} outputs, the "
+            f"prediction of {n} and {d}."
+        )
+    return [Budget(budget.names, variance[..., k]) for k in range(d)]
 
 
 def _overview(names: list[str], findings: list[Findings]) -> list[dict[str, Any]]:

@@ -1,7 +1,8 @@
 """Tables of people who do not program: reading, encoding, fitting, predicting, writing.
 
 What the command line does, as functions: ``open_source`` a file or a folder, then ``fit_table``,
-``predict_table``, ``write_table``, ``evaluate_table``, ``explain_table`` and ``report_table``.
+``predict_table``, ``total_table``, ``write_table``, ``evaluate_table``, ``explain_table``,
+``budget_table`` and ``report_table``.
 pyarrow is imported by the files that need it and not here.
 """
 
@@ -10,6 +11,7 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
+        "budgets": ["budget_table"],
         "effects": ["explain_table", "report_table"],
         "fitting": ["Fitted", "fit_table"],
         "model": ["TableModel", "TableRows"],
@@ -18,5 +20,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "source": ["open_source"],
         "roles": ["Roles"],
         "text": ["Dialect", "TableError"],
+        "totals": ["total_table"],
     },
 )

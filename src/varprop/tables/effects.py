@@ -13,6 +13,7 @@ import numpy as np
 
 from varprop.predictive.distribution import Predictive
 from varprop.predictive.importance import feature_importance
+from varprop.tables.budgets import budget_of_rows
 from varprop.tables.columns import Encoded, NumberColumn, join_rows, to_floats, to_text
 from varprop.tables.model import Scored, TableModel, TableRows
 from varprop.tables.source import Source
@@ -205,4 +206,5 @@ def report_table(
         importance=column_importance(model, scored.rows) if len(scored.y) > 1 else None,
         share_seen=scored.share_seen,
         settings=settings,
+        budget=budget_of_rows(model, scored.rows, str),
     )

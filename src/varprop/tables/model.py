@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from varprop.tables.columns import Encoded, NumberColumn, Preprocessing, count_r
 from varprop.tables.description import from_json, to_json
 from varprop.tables.kinds import READ_AS, kind_of
 from varprop.tables.numbers import Reading
+from varprop.tables.roles import no_column
 from varprop.tables.source import Source
 from varprop.tables.text import TableError
 from varprop.tables.unknown import COMBINATIONS, in_parts, together
@@ -48,6 +49,8 @@ class TableRows(AbstractSource):
         "error", or "average" to take a category that training has not seen as unknown.
     targets
         Whether the targets' columns are read as well.
+    carried
+        Names of further columns whose cells are read; of text files as text.
 
     Attributes
     ----------
@@ -76,6 +79,7 @@ class TableRows(AbstractSource):
         holes: bool = False,
         unseen: str = "error",
         targets: bool = True,
+        carried: Sequence[str] = (),
     ):
         pre = preprocessing
         if table.table is None:  # text is read with the signs that the training table had
@@ -95,13 +99,16 @@ class TableRows(AbstractSource):
                 f"{', '.join(map(repr, absent))}, which the model needs; it has {listed}"
                 f"{', ...' if len(table.names) > 10 else ''}."
             )
-        known = {*needed, *pre.targets, *pre.dropped}
+        for name in carried:
+            if name not in table.names:
+                raise TableError(no_column(name, table.names, table.label))
+        known = {*needed, *pre.targets, *pre.dropped, *carried}
         self.new_columns = [name for name in table.names if name not in known]
         self.n_rows_read = self.n_imputed = self.n_unseen = self.n_incomplete = 0
         self.n_outside, self._first_outside = 0, ""
         # Ids stay text, so that 007 comes out as it came in.
         self._columns = {c.name: READ_AS[c.values].text_type for c in pre.inputs}
-        self._columns |= dict.fromkeys(pre.ids, pa.string())
+        self._columns = dict.fromkeys((*pre.ids, *carried), pa.string()) | self._columns
         self._with_targets = targets
         if targets:
             absent = [name for name in pre.targets if name not in table.names]
@@ -195,6 +202,11 @@ class TableRows(AbstractSource):
             yield Rows(rows.X, rows.y, None, None if std is None else std**2)
 
 
+def most_combinations(n_rows: int) -> int:
+    """Return how many combinations of levels a row has at most, of so many predicted at once."""
+    return min(COMBINATIONS, max(FEWEST, AT_ONCE // max(n_rows, 1)))
+
+
 @dataclasses.dataclass(frozen=True)
 class Scored:
     """Rows with observed targets and what was predicted for them.
@@ -263,8 +275,7 @@ class TableModel:
         (drawn if there would be more, see `tables.unknown.combinations`), and fewer where more than
         `AT_ONCE` / 64 rows are predicted at once, whose members would outgrow memory.
         """
-        most = min(COMBINATIONS, max(FEWEST, AT_ONCE // max(len(rows.X), 1)))
-        return together(self.predict_parts(rows, where, most=most))
+        return together(self.predict_parts(rows, where, most=most_combinations(len(rows.X))))
 
     def predict_parts(
         self, rows: Encoded, where: Callable[[int], str], *, most: int = COMBINATIONS
@@ -332,6 +343,14 @@ class TableModel:
                 f"{', '.join(map(repr, self.regressor.weights_))}."
             )
         return dataclasses.replace(self, choice=name)
+
+    @property
+    def how_to_tell_apart(self) -> str:
+        """What to do where this model does not tell its own doubt from noise."""
+        for name, network in self.regressor.estimators_:
+            if network.objective == "vi":
+                return f"--model {name} takes the part of it that does"
+        return "fit with --objective vi"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file that holds everything, whole or not at all."""

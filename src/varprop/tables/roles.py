@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections import Counter
+from collections.abc import Sequence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,11 +52,7 @@ def wrong_roles(roles: Roles, names: tuple[str, ...], label: str) -> list[str]:
     kinds = (roles.categories, roles.numbers)
     for name in dict.fromkeys(name for names_ in (*unique, *kinds) for name in names_):
         if name not in names:
-            close = difflib.get_close_matches(name, names, 1, 0.6)
-            close = close or [other for other in names if other.lower() == name.lower()]
-            listed = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else ".")
-            hint = f"did you mean {close[0]!r}?" if close else f"it has {listed}"
-            problems.append(f"{label} has no column {name!r}: {hint}")
+            problems.append(no_column(name, names, label))
     for among, options in (
         (unique, "--target, --id and --drop"),
         (kinds, "--category and --number"),
@@ -67,3 +64,18 @@ def wrong_roles(roles: Roles, names: tuple[str, ...], label: str) -> list[str]:
             if count > 1
         ]
     return problems
+
+
+def no_column(name: str, names: Sequence[str], label: str) -> str:
+    """Say that a table has no such column, and which one may be meant.
+
+    Examples
+    --------
+    >>> no_column("Price", ["size", "price"], "data.csv")
+    "data.csv has no column 'Price': did you mean 'price'?"
+    """
+    close = difflib.get_close_matches(name, names, 1, 0.6)
+    close = close or [other for other in names if other.lower() == name.lower()]
+    listed = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else ".")
+    hint = f"did you mean {close[0]!r}?" if close else f"it has {listed}"
+    return f"{label} has no column {name!r}: {hint}"

@@ -18,9 +18,14 @@ from varprop.tables.columns import CategoryColumn, Encoded, Preprocessing
 
 if TYPE_CHECKING:  # SciPy comes with it, and what is wrong with a table is said before
     from varprop.predictive.distribution import Predictive
+    from varprop.predictive.kernels import UnknownKernel
 
 #: Combinations of levels that stand for the unknown categories of a row, at most.
 COMBINATIONS = 64
+_MIXED = (
+    "What rows have in common, and where their variance comes from, is not known once rows with "
+    "unknown categories are mixtures: `total_table` and `budget_table` of `varprop.tables` know it."
+)
 # Rows with unknown categories, and numbers of their inputs, that are looked at together.
 _ROWS, _INPUTS = 1024, 2**22
 
@@ -107,7 +112,25 @@ class Part:
             member_model=gathered(found.member_model),
             member_noise=gathered(found.member_noise),
             weights=gathered(found.weights) * np.tile(weight, (found.n_members, 1)),
+            between=_untold(len(self.index), found.n_members * len(place)),
         )
+
+    def shares(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return of everything filled the row it belongs to, and its share of that row."""
+        if self.place is None or self.weight is None:
+            return self.index, np.ones(len(self.index))
+        owner, share = np.zeros(len(self.filled.X), int), np.zeros(len(self.filled.X))
+        live = self.weight > 0
+        owner[self.place[live]] = np.broadcast_to(self.index, live.shape)[live]
+        share[self.place[live]] = self.weight[live]
+        return owner, share
+
+
+def _untold(n_rows: int, n_members: int) -> tuple[UnknownKernel, ...]:
+    """Return, for all members of mixtures over levels, that rows have nothing in common to tell."""
+    from varprop.predictive.kernels import UnknownKernel
+
+    return (UnknownKernel(np.zeros((n_rows, 0)), None, None, _MIXED),) * n_members
 
 
 def in_parts(rows: Encoded, pre: Preprocessing, *, most: int = COMBINATIONS) -> Iterator[Part]:
@@ -213,4 +236,5 @@ def together(parts: Iterable[tuple[np.ndarray, Predictive]]) -> Predictive:
         return np.concatenate(found, axis=1)[:, order]
 
     names = ("member_mean", "member_model", "member_noise", "weights")
-    return dataclasses.replace(first, **{name: joined(name) for name in names})
+    between = _untold(len(order), len(members))
+    return dataclasses.replace(first, **{name: joined(name) for name in names}, between=between)

@@ -172,6 +172,8 @@ class Combinations(Outputs):
             for j in blocks(n):
                 if j.start >= i.start:
                     cov[:, i, j] += np.einsum("k,kid,kjd->dij", shares, apart[:, i], apart[:, j])
+                    if i == j:  # symmetric but for rounding
+                        cov[:, i, i] = 0.5 * (cov[:, i, i] + cov[:, i, i].swapaxes(1, 2))
                     cov[:, j, i] = cov[:, i, j].swapaxes(1, 2)
         diagonal = np.arange(n)
         cov[:, diagonal, diagonal] = (self._model_var() + self._noise_var()).T

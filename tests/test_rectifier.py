@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import truth
-from varprop.moments.numerics import rectifier_moments, step_probability
+from varprop.moments.numerics import rectifier_line, rectifier_moments, step_probability
 
 pytestmark = pytest.mark.usefixtures("strict_promotion")
 
@@ -254,3 +254,64 @@ def test_step_of_a_known_input(dtype):
     np.testing.assert_array_equal(below, np.asarray(mean) <= 0)
     for part in partials(step_probability, mean, zero):
         np.testing.assert_array_equal(part, 0.0)
+
+
+# ---- the slope of the line -----------------------------------------------------------------------
+
+
+def slope(mean, var):
+    return rectifier_line(mean, var)[2]
+
+
+def test_the_slope_and_its_partials_against_mpmath(dtype):
+    """P(a > 0), and its derivatives, where the second order of training takes them."""
+    mean, var = grid(np.concatenate([HOSTILE_R, np.linspace(-14, 14, 57)]), HOSTILE_VARS)
+    m, v = jnp.asarray(mean, dtype), jnp.asarray(var, dtype)
+
+    @jax.jit
+    def all_three(m, v):
+        value, pullback = jax.vjp(slope, m, v)
+        return value, *pullback(jnp.ones_like(m))
+
+    smallest = TINY if dtype == jnp.float32 else 1e-290
+    limit = 1e-4 if dtype == jnp.float32 else 1e-12
+    bound = np.minimum(rounding_bound(-np.abs(mean), var, dtype, 6), limit)
+    exact = truth.step(mean, var)[0], *truth.step_partials(mean, var)
+    for value, expected in zip(all_three(m, v), exact, strict=True):
+        seen = np.abs(expected) > smallest
+        error = truth.relative_error(value, np.where(seen, expected, 1))
+        assert np.all((error <= bound)[seen])
+        assert np.all(np.abs(np.asarray(value)[~seen]) <= 2 * smallest)
+
+
+def test_the_slope_at_known_and_extreme_inputs():
+    """The plain step and no derivative at var = 0; nothing but finite numbers anywhere."""
+    for m, v in (extremes(), map(jnp.asarray, grid(R, VARS))):
+        value, pullback = jax.jit(lambda m, v: jax.vjp(slope, m, v))(m, v)
+        by_mean, by_var = pullback(jnp.ones_like(m))
+        assert np.all((np.asarray(value) >= 0) & (np.asarray(value) <= 1))
+        assert np.all(np.isfinite(by_mean))
+        assert np.all(np.isfinite(by_var))
+        assert np.all(np.asarray(by_mean) >= 0)
+        known = (np.asarray(v) == 0) & (np.abs(m) > 1e-16)
+        np.testing.assert_array_equal(np.asarray(value)[known], np.asarray(m > 0)[known])
+        assert not np.any(np.asarray(by_mean)[np.asarray(v) == 0])
+
+
+@pytest.mark.usefixtures("x64")
+def test_the_three_share_one_derivative():
+    """Second derivatives of the mean are the slope's: by differences, away from what is flat."""
+    mean, var = jnp.asarray([-2.0, -0.3, 0.0, 0.7, 3.0]), jnp.asarray([0.5, 1.0, 2.0, 0.1, 4.0])
+    h = 1e-6
+
+    def of(name, m, v):
+        return np.asarray(rectifier_line(m, v)[name])
+
+    _, tangent = jax.jvp(rectifier_line, (mean, var), (jnp.ones(5), jnp.zeros(5)))
+    _, by_var = jax.jvp(rectifier_line, (mean, var), (jnp.zeros(5), jnp.ones(5)))
+    for i in range(3):
+        difference = (of(i, mean + h, var) - of(i, mean - h, var)) / (2 * h)
+        np.testing.assert_allclose(tangent[i], difference, rtol=1e-7, atol=1e-9)
+        difference = (of(i, mean, var + h) - of(i, mean, var - h)) / (2 * h)
+        np.testing.assert_allclose(by_var[i], difference, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(tangent[0], of(2, mean, var), rtol=1e-14)

@@ -299,7 +299,9 @@ class JointGaussian(eqx.Module):
             outer = by[..., :, None] * by[..., None, :] if by.ndim else by**2
             return JointGaussian(self.mean * by, self.cov * outer)
         if isinstance(other, Gaussian):
-            other = other.to_joint()
+            # One variable may stand for all components, each with a draw of its own.
+            mean = jnp.broadcast_to(other.mean, self.shape)
+            other = Gaussian(mean, _broadcast(other.var, mean)).to_joint()
         a, b = self.dense_cov(), other.dense_cov()
         a_means = self.mean[..., :, None] * self.mean[..., None, :]
         b_means = other.mean[..., :, None] * other.mean[..., None, :]

@@ -8,23 +8,51 @@ With :math:`a, b` Gaussian of correlation :math:`\rho` and :math:`D_k = \sigma^k
 Cut off after K terms, the rest of the variance, :math:`R = V - \sum_{k \le K} D_k^2`, is given to
 one more term, :math:`\rho^{K + 1} \sqrt{R(a) R(b)}`. Every term is a product of positive
 semidefinite kernels, and so is the sum; at :math:`\rho = 1` and a = b it is the variance exactly.
+
+Measured against quadrature in two dimensions, means from N(0, 1.2^2), standard deviations from 0.05
+to 3, in units of the product of the two standard deviations of f (`tests/test_pairs.py`):
+
+================  ======================  ======================  ====================
+largest error     up to abs(rho) = 0.5    up to abs(rho) = 0.9    up to abs(rho) = 1
+================  ======================  ======================  ====================
+ReLU              3e-7                    5e-3                    0.08
+LeakyReLU(0.1)    2e-7                    1e-3                    0.01
+abs(a)            2e-7                    2e-3                    0.02
+Tanh              5e-5                    2e-3                    0.02
+Sigmoid           3e-6                    1e-4                    1e-3
+Erf               2e-5                    3e-3                    0.03
+Heaviside         1e-5                    0.08                    0.5
+GELU              1e-3                    2e-3                    3e-3
+SiLU              2e-4                    3e-4                    3e-4
+Softplus          2e-5                    3e-5                    3e-5
+================  ======================  ======================  ====================
+
+The largest are of pairs whose standard deviations differ by far, or, of the rectifier, whose mean
+lies far below 0 for one of the two; of one variable at two nearly equal places little is left.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from varprop.moments.gaussian import Gaussian
-from varprop.moments.numerics import INV_SQRT_2PI, rectifier_line, square_root
+from varprop.moments.numerics import (
+    INV_SQRT_2PI,
+    hermite_nodes,
+    rectifier_line,
+    square_root,
+    step_probability,
+)
 
 Coefficients = Callable[[Gaussian], tuple[list[Float[Array, "..."]], Float[Array, "..."]]]
-#: Terms of the series in closed form, and where derivatives are traced.
-N_TERMS, N_TRACED = 16, 4
+#: Terms of the series, and nodes of the quadrature where they have no closed form.
+N_TERMS, N_NODES = 16, 64
 
 
 def series_covariance(
@@ -47,9 +75,13 @@ def series_covariance(
     >>> print(f"{series_covariance(rectifier_coefficients, a, a, jnp.array(1.0)):.4f}")
     0.3408
     """
-    scale = square_root(a.variances()) * square_root(b.variances())
+    std, other_std = (
+        square_root(jnp.where(part > 0, part, 1.0)) for part in (a.variances(), b.variances())
+    )
     # A known value has no covariance with anything; rounding must not make a correlation of 1.01.
-    rho = jnp.clip(jnp.where(scale > 0, cov / jnp.where(scale > 0, scale, 1.0), 0.0), -1, 1)
+    # One divisor after the other: their product may underflow.
+    known = (a.variances() == 0) | (b.variances() == 0)
+    rho = jnp.clip(jnp.where(known, 0.0, cov / std / other_std), -1, 1)
     (terms, left), (others, other_left) = (_with_rest(*coefficients(part)) for part in (a, b))
     # Horner's rule, from the last term.
     total = square_root(left) * square_root(other_left)
@@ -76,41 +108,78 @@ def rectifier_coefficients(
     >>> [round(term.item(), 4) for term in terms]
     [0.5, 0.2821]
     """
-    var = a.variances()
-    std = square_root(var)
-    m = jnp.where(var > 0, a.mean / jnp.where(var > 0, std, 1.0), 0.0)
-    _, out_var, slope = rectifier_line(a.mean, var)
-    terms = [std * slope]
-    # (-1)^n He_n(m) phi(m) / sqrt(n!) by the recursion of the normalized polynomials.
-    before, now = jnp.zeros_like(m), jnp.exp(-0.5 * m * m) * INV_SQRT_2PI
-    for k in range(2, n_terms + 1):
-        terms.append(std * now / math.sqrt(k * (k - 1)))
-        n = k - 2
-        before, now = now, -(m * now + math.sqrt(n) * before) / math.sqrt(n + 1)
-    return terms, out_var
+    std = square_root(a.variances())
+    _, out_var, slope = rectifier_line(a.mean, a.variances())
+    bells = _bells(a, n_terms - 1)
+    terms = [std * bell / math.sqrt(k * (k - 1)) for k, bell in enumerate(bells, 2)]
+    return [std * slope, *terms], out_var
 
 
-def traced_coefficients(
-    moments: Callable[[Array, Array], tuple[Array, Array]], a: Gaussian, n_terms: int = N_TRACED
+def step_coefficients(
+    a: Gaussian, n_terms: int = N_TERMS
 ) -> tuple[list[Float[Array, "..."]], Float[Array, "..."]]:
-    """Return the coefficients of any function from its mean's derivatives.
+    r"""Return those of the step function: :math:`D_k = \varphi(m) (-1)^{k-1} He_{k-1}(m) / \sqrt{k!}`.
+
+    Examples
+    --------
+    >>> terms, var = step_coefficients(Gaussian(jnp.array(0.0), 1.0), 2)
+    >>> [round(term.item(), 4) for term in terms], var.item()
+    ([0.3989, 0.0], 0.25)
+    """
+    above, below = step_probability(a.mean, a.variances())
+    bells = _bells(a, n_terms)
+    return [bell / math.sqrt(k) for k, bell in enumerate(bells, 1)], above * below
+
+
+def _bells(a: Gaussian, n: int) -> list[Float[Array, "..."]]:
+    """Return (-1)^k He_k(m) phi(m) / sqrt(k!) for k < n, m = mean / std."""
+    var = a.variances()
+    std = square_root(jnp.where(var > 0, var, 1.0))
+    # Beyond 1e4 all are 0; without a bound they would be 0 * inf.
+    m = jnp.clip(jnp.where(var > 0, a.mean / std, 0.0), -1e4, 1e4)
+    bells = [jnp.exp(-0.5 * m * m) * INV_SQRT_2PI]
+    before = jnp.zeros_like(m)
+    for k in range(n - 1):
+        now = bells[-1]
+        bells.append(-(m * now + math.sqrt(k) * before) / math.sqrt(k + 1))
+        before = now
+    return bells
+
+
+def quadrature_coefficients(
+    function: Callable[[Array], Array], a: Gaussian, n_terms: int = N_TERMS
+) -> list[Float[Array, "..."]]:
+    r"""Return D_1, ..., D_K of any function: :math:`D_k = E[f(a) He_k(z)] / \sqrt{k!}`, a = mean + std z.
+
+    By Gauss-Hermite quadrature, so that a function's values are all that is needed of it.
 
     Parameters
     ----------
-    moments
-        Mean and variance of f for a Gaussian's mean and variance.
+    function
+        Maps an array to an array of the same shape, elementwise.
     a
         The Gaussian.
     n_terms
-        Derivatives to take.
+        How many.
+
+    Examples
+    --------
+    >>> found = quadrature_coefficients(jnp.square, Gaussian(jnp.array(1.0), 4.0), 3)
+    >>> [round(float(term), 3) for term in found]  # 2 mean std, sqrt(2) var, 0
+    [4.0, 5.657, 0.0]
     """
-    std, derivative = square_root(a.variances()), lambda mean: moments(mean, a.variances())[0]
-    terms = []
-    for k in range(1, n_terms + 1):
-        derivative = _derivative(derivative)
-        terms.append(std**k * derivative(a.mean) / math.sqrt(math.factorial(k)))
-    return terms, moments(a.mean, a.variances())[1]
+    z, by = _hermite_rule(n_terms)
+    std = square_root(a.variances())
+    values = function(a.mean[..., None] + std[..., None] * jnp.asarray(z, a.dtype))
+    # Differences from the plain value: no digits are lost where the mean is large.
+    found = (values - function(a.mean)[..., None]) @ jnp.asarray(by, a.dtype)
+    return [found[..., k] for k in range(n_terms)]
 
 
-def _derivative(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    return lambda x: jax.jvp(function, (x,), (jnp.ones_like(x),))[1]
+@functools.cache
+def _hermite_rule(n_terms: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes, and weights times normalized polynomials, shape (nodes, n_terms)."""
+    z, w = hermite_nodes(N_NODES)
+    factorials = [math.factorial(k) for k in range(1, n_terms + 1)]
+    polynomials = np.polynomial.hermite_e.hermevander(z, n_terms)[:, 1:]
+    return z, w[:, None] * polynomials / np.sqrt(np.array(factorials, np.float64))

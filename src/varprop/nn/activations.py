@@ -25,7 +25,12 @@ from varprop.moments.numerics import (
     square_root,
     step_probability,
 )
-from varprop.moments.pairs import rectifier_coefficients, series_covariance, traced_coefficients
+from varprop.moments.pairs import (
+    quadrature_coefficients,
+    rectifier_coefficients,
+    series_covariance,
+    step_coefficients,
+)
 from varprop.nn.contract import AbstractElementwise
 from varprop.nn.parameters import constant
 from varprop.nn.registry import register
@@ -61,9 +66,16 @@ class AbstractActivation(AbstractElementwise):
     def coefficients(self, a: Gaussian) -> tuple[list[Float[Array, "..."]], Float[Array, "..."]]:
         """Return the first coefficients of f in Hermite polynomials, and its variance.
 
-        They are E[f^(k)(a)] std^k / sqrt(k!), here by tracing derivatives of the mean.
+        They are E[f^(k)(a)] std^k / sqrt(k!), here by quadrature; the first, whose square is what a
+        line carries, from the line itself.
         """
-        return traced_coefficients(self.uncertain_moments, a)
+        out, slope = self.line(a)
+        first = square_root(a.variances()) * slope
+        others = quadrature_coefficients(self, a)[1:]
+        # Their squares sum to at most the variance; where both are approximate they may not.
+        found, left = sum(term * term for term in others), out.variances() - first * first
+        shrink = square_root(jnp.clip(left / jnp.where(found > 0, found, 1.0), 0, 1))
+        return [first, *(shrink * term for term in others)], out.variances()
 
     def covariance(self, a, b, cov, *, same):
         """Return Cov[f(a), f(b)] by the series in their correlation (`varprop.moments.pairs`)."""
@@ -191,6 +203,10 @@ class Heaviside(AbstractActivation):
         """Return the moments of a Bernoulli variable."""
         above, below = step_probability(mean, var)
         return above, above * below
+
+    def coefficients(self, a):
+        """Return them in closed form."""
+        return step_coefficients(a)
 
 
 @register("erf")

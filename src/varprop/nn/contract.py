@@ -135,7 +135,7 @@ class AbstractElementwise(AbstractLayer):
 
     mixes: ClassVar[bool] = False
 
-    def line(self, x: Gaussian) -> tuple[Gaussian, Float[Array, "n rows"]]:
+    def line(self, x: Gaussian) -> tuple[Gaussian, Float[Array, "..."]]:
         """Return the moments of an uncertain batch (n, rows), and the slope of the best line.
 
         By Stein's lemma that is the derivative of the mean by the input's mean, E[f'(x)].

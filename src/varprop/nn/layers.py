@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import numbers
 from collections.abc import Callable, Sequence
 from typing import ClassVar
@@ -143,7 +144,8 @@ class AbstractDense(AbstractLayer):
             if g is None:
                 return weight.mean.T[..., None]
             # As a product of two matrices: XLA is slower with further axes.
-            return (weight.mean.T @ g.reshape(len(g), -1)).reshape(-1, *g.shape[1:])
+            flat = g.reshape(len(g), math.prod(g.shape[1:]))  # -1 would not do for no rows
+            return (weight.mean.T @ flat).reshape(weight.shape[1], *g.shape[1:])
 
         carried = square @ x.variances()
         return Linearized(Gaussian(mean, own + carried), carried, own, pull, lambda v: square @ v)

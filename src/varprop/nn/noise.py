@@ -28,7 +28,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from varprop.moments.checks import check_all
-from varprop.moments.gaussian import Gaussian
+from varprop.moments.gaussian import Gaussian, JointGaussian
 from varprop.nn.contract import AbstractElementwise
 from varprop.nn.registry import register
 from varprop.nn.variables import AbstractVariable, Bernoulli, Normal
@@ -107,8 +107,8 @@ class AbstractAdditive(AbstractNoise):
 
     eps: eqx.AbstractVar[AbstractVariable]
 
-    def moments(self, x: Gaussian) -> Gaussian:
-        """Return the moments of the sum of independents."""
+    def moments(self, x: Gaussian | JointGaussian) -> Any:
+        """Return the moments of the sum of independents, joint if x is."""
         return x + _eps_moments(self.eps, x.dtype)
 
     def covariance(self, a, b, cov, *, same):
@@ -125,8 +125,8 @@ class AbstractMultiplicative(AbstractNoise):
 
     eps: eqx.AbstractVar[AbstractVariable]
 
-    def moments(self, x: Gaussian) -> Gaussian:
-        """Return the moments of the product of independents."""
+    def moments(self, x: Gaussian | JointGaussian) -> Any:
+        """Return the moments of the product of independents, joint if x is."""
         return x * _eps_moments(self.eps, x.dtype)
 
     def covariance(self, a, b, cov, *, same):

@@ -55,10 +55,9 @@ def pushed_through(
     checked_propagation(propagation)  # a model file may say anything
     for position, layer in enumerate(layers[:-1]):
         if layer.joint:
-            raise ValueError(
-                f"layers[{position}], {type(layer).__name__}, gives a JointGaussian, but only "
-                "the last layer may."
-            )
+            raise _joint_too_early(layers, position)
+    if not layers:
+        return x
     batch = x.shape[:-1]
     x = _with_batch(x, (math.prod(batch),))
     if propagation == "second-order":
@@ -72,12 +71,21 @@ def pushed_through(
     # times as fast. The barrier keeps XLA from turning the arrays round again.
     out: Any = jax.lax.optimization_barrier(x.T)
     n_mixed = 0
-    for layer in layers:
+    for position, layer in enumerate(layers):
+        if isinstance(out, JointGaussian):  # of a layer that had not said so
+            raise _joint_too_early(layers, position - 1)
         n_mixed += layer.mixes and out.var is not None
         if n_mixed == 2 and propagation == "first-order":  # the first mixed independent units
             return _with_batch(_first_order(layers, x), batch)
         out = layer.moments_of_columns(out)
     return _with_batch(out.T if isinstance(out, Gaussian) else out, batch)
+
+
+def _joint_too_early(layers: Sequence[AbstractLayer], position: int) -> ValueError:
+    return ValueError(
+        f"layers[{position}], {type(layers[position]).__name__}, gives a JointGaussian, but only "
+        "the last layer may."
+    )
 
 
 def _with_batch(x: Any, batch: tuple[int, ...]) -> Any:
@@ -180,8 +188,7 @@ def _before_mixing(
             return x, layers[position:]
         if not isinstance(layer, AbstractAdditive | AbstractMultiplicative):
             break
-        noise: Any = layer.moments  # which adds and multiplies, whatever it is given
-        x = noise(x)
+        x = layer.moments(x)
     raise TypeError("correlated input errors need a first layer that is dense, or noise before it.")
 
 

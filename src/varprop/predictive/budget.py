@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varprop.predictive.members import Members
-from varprop.predictive.mixtures import Array
+from varprop.predictive.mixtures import Array, quiet
 
 #: Names of what is not an input's error or drawn in a layer.
 MODEL, DISAGREE, NOISE = "model", "members disagree", "noise"
@@ -117,5 +117,6 @@ def budget_of(prediction: Members, feature_names: Sequence[str] | None = None) -
         parts = {name: part for name, part in erring.items() if part.any()} | parts
     variance = np.stack(list(parts.values()), axis=1) if parts else np.zeros((n, 0, d))
     unit = prediction.unit
-    variance = unit * (unit * variance)
+    with quiet():  # as `var`: it may overflow or vanish
+        variance = unit * (unit * variance)
     return Budget(list(parts), variance[..., 0] if prediction.squeeze else variance)

@@ -107,6 +107,7 @@ class Combinations(Outputs):
             member_mean=np.einsum("mn,knd->kmd", by, self.member_mean),
             member_model=model,
             member_noise=np.einsum("mn,knd->kmd", by**2, noise),
+            weights=self.weights[:, :1],
             between=None,
         )
 
@@ -171,13 +172,16 @@ class Combinations(Outputs):
             for j in blocks(n):
                 if j.start >= i.start:
                     cov[:, i, j] += np.einsum("k,kid,kjd->dij", shares, apart[:, i], apart[:, j])
+                    if i == j:  # symmetric but for rounding
+                        cov[:, i, i] = 0.5 * (cov[:, i, i] + cov[:, i, i].swapaxes(1, 2))
                     cov[:, j, i] = cov[:, i, j].swapaxes(1, 2)
         diagonal = np.arange(n)
         cov[:, diagonal, diagonal] = (self._model_var() + self._noise_var()).T
         unit = np.broadcast_to(self.unit, d)[:, None, None]
         with mixtures.quiet():
-            cov = np.moveaxis(unit * (unit * cov), 0, -1)
-        return cov[..., 0] if self.squeeze else cov
+            for _ in range(2):  # in place: a copy is as large as all the rest
+                cov *= unit
+        return cov[0] if self.squeeze else np.moveaxis(cov, 0, -1)
 
     def sample_functions(
         self, n_samples: int = 1, random_state: RandomState = None, *, noise: bool = False

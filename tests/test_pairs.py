@@ -104,7 +104,9 @@ def test_positive_semidefinite(name):
     mean[40:] = mean[:20]
     a = [Gaussian(mean[axis], np.diag(cov)[axis]) for axis in (np.s_[:, None], np.s_[None])]
     activation = STATED[name][0]
-    found = quick_jit(lambda a, b, c: activation.covariance(a, b, c, same=True))(*a, jnp.asarray(cov))
+    found = quick_jit(lambda a, b, c: activation.covariance(a, b, c, same=True))(
+        *a, jnp.asarray(cov)
+    )
     found = np.asarray(found)
     np.testing.assert_allclose(found, found.T, rtol=1e-12, atol=1e-14)
     assert np.linalg.eigvalsh(found).min() >= -1e-12 * np.trace(found)

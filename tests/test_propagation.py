@@ -145,7 +145,9 @@ def test_linear_networks_by_hand(propagation, certain):
 def test_outputs_without_covariance_and_noise_at_the_end():
     *layers, last = linear(certain=True)
     plain = nn.Dense(last.weight)
-    want = np.stack([np.diag(by_hand([*layers, plain], *row)[1]) for row in zip(MEAN, COV)])
+    want = np.stack(
+        [np.diag(by_hand([*layers, plain], *row)[1]) for row in zip(MEAN, COV, strict=True)]
+    )
     for more, extra in (([], 0.0), ([nn.Identity(), nn.GaussianWeightNoise(0.5)], 0.25)):
         _, var = outputs(nn.Sequential([*layers, plain, *more]), JointGaussian(MEAN, COV))
         np.testing.assert_allclose(var, want + extra, rtol=1e-11)
@@ -160,7 +162,7 @@ def test_independent_propagation_is_not_exact_for_those():
     assert np.abs(np.diag(found[0]) / np.diag(cov) - 1).max() > 0.05
 
 
-# ---- against G S G^T with Jacobians by differences -------------------------------------------------
+# ---- against G S G^T with Jacobians by differences -----------------------------------------------
 
 
 def tanh_moments(mean, var):
@@ -220,7 +222,7 @@ def test_a_network_of_three_hidden_layers_by_differences():
     np.testing.assert_allclose(found, cov, rtol=5e-5, atol=2e-5)
 
 
-# ---- where nothing is approximate ------------------------------------------------------------------
+# ---- where nothing is approximate ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("joint", [False, True])
@@ -325,7 +327,7 @@ def test_gradients_against_differences(propagation):
         np.testing.assert_allclose(slope @ direction, difference, rtol=2e-5)
 
 
-# ---- against sampling ------------------------------------------------------------------------------
+# ---- against sampling ----------------------------------------------------------------------------
 
 
 def linked():
@@ -377,11 +379,13 @@ def test_second_order_keeps_the_variances_exact():
         exact = truth.pair_covariance(
             lambda a: np.maximum(a, 0), (mean[i], std[i]), (mean[j], std[j]), rho
         )
-        np.testing.assert_allclose(cov[0, i, j], exact, atol=5e-3 * np.sqrt(cov[0, i, i] * cov[0, j, j]))
+        np.testing.assert_allclose(
+            cov[0, i, j], exact, atol=5e-3 * np.sqrt(cov[0, i, i] * cov[0, j, j])
+        )
 
 
 def test_correlated_input_errors_against_sampling():
-    """Small errors of a tanh net, where first order is right to 1 %; without covariance it is not."""
+    """Small errors of a tanh net: first order is right to 1 %; without covariance it is not."""
     size = {"hidden_layer_sizes": (6,), "weights": cases.starts(std=0.02), "key": cases.key()}
     net = nn.mlp(3, 2, activation=nn.Tanh(), **size)
     cov = 0.02 * np.array([[1.0, 0.9, 0.0], [0.9, 1.0, 0.0], [0.0, 0.0, 0.0]])
@@ -399,12 +403,12 @@ def test_correlated_input_errors_against_sampling():
     assert (np.abs(apart - exact) > limit * error + 0.01 * exact).any()
 
 
-# ---- bad input, extreme numbers --------------------------------------------------------------------
+# ---- bad input, extreme numbers ------------------------------------------------------------------
 
 
 def test_what_is_refused():
     dense, x = nn.Dense(cases.gaussian((3, 3))), JointGaussian(MEAN, COV)
-    with pytest.raises(ValueError, match="'first-order', 'second-order', 'independent'.*'third'"):
+    with pytest.raises(ValueError, match=r"'first-order', 'second-order', 'independent'.*'third'"):
         nn.Sequential([dense], "third")
     early = nn.Sequential([nn.JointDense(cases.gaussian((3, 3))), dense])
     for name in PROPAGATIONS:

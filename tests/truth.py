@@ -182,7 +182,7 @@ def _panels(ends: np.ndarray, n_nodes: int = 8) -> tuple[np.ndarray, np.ndarray]
 
 
 def pair_covariance(function: Callable, first, second, rho: float) -> float:
-    """Cov[f(a), f(b)] for Gaussians (mean, std) of correlation rho, by quadrature in two dimensions.
+    """Cov[f(a), f(b)] for Gaussians (mean, std) of correlation rho, by quadrature over both.
 
     The function may have a kink or a step at 0: the inner integral, over b given a, is split there,
     and so is the outer one, finely around the a that makes b's mean 0.

@@ -125,10 +125,12 @@ def check_input_cov(X_cov: Any, X: np.ndarray) -> np.ndarray:
     if not np.isfinite(cov).all():
         raise ValueError("X_cov must be finite.")
     # Of correlations, so that columns of any units are judged alike.
-    std = np.sqrt(np.maximum(np.diagonal(cov, axis1=-2, axis2=-1), 0))
-    scale = np.where(std > 0, std, 1.0)
+    var = np.diagonal(cov, axis1=-2, axis2=-1)
+    scale = np.sqrt(np.where(var > 0, var, 1.0))
     corr = cov / scale[..., None] / scale[..., None, :]
     bad = np.abs(corr - np.swapaxes(corr, -1, -2)).max(axis=(-2, -1)) > 1e-6
+    # An error of no size has no units, and nothing in common with others.
+    bad |= (var < 0).any(axis=-1) | ((cov != 0) & (var == 0)[..., None]).any(axis=(-2, -1))
     bad |= np.linalg.eigvalsh(corr).min(axis=-1) < -1e-6
     if np.any(bad):
         where = f" in row {int(np.argmax(bad))}" if bad.ndim else ""

@@ -50,6 +50,7 @@ def to_onnx(model: AbstractRegressor) -> ModelProto:
         x = jax.ShapeDtypeStruct((rows, model.n_features_in_), jnp.float64)
         traced = jax.make_jaxpr(lambda x: _prediction(model, x))(x)
         inputs = [_Value("X", x.shape, x.dtype)]
+        graph.symbol = rows
         graph.rows = graph.node("Shape", inputs, (1,), np.int64, start=0, end=1)
         found = _translate(graph, traced, inputs)
         outputs = list(map(graph.solid, found, traced.out_avals))
@@ -160,6 +161,7 @@ class _Graph:
     """Nodes and constants of a graph under construction."""
 
     rows: _Value  # their number, as a tensor
+    symbol: Any  # the same in shapes
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
@@ -195,8 +197,15 @@ class _Graph:
 
     def shape(self, shape: tuple[Any, ...]) -> _Value:
         """Return a shape as a tensor; the number of rows is known when the graph is run."""
-        parts = [self.constant(np.array([n])) if isinstance(n, int) else self.rows for n in shape]
+        parts = [
+            self.constant(np.array([n])) if isinstance(n, int) else self._many(n) for n in shape
+        ]
         return self.node("Concat", parts, (len(shape),), axis=0)
+
+    def _many(self, n: Any) -> _Value:
+        """Return a multiple of the number of rows as a tensor."""
+        times = n // self.symbol  # a whole number, of which jax knows that it is one
+        return self.rows if times == 1 else self.map("Mul", self.rows, times)
 
     def solid(self, value: Any, like: Any) -> _Value:
         """Return the value with all its entries: what is not entry by entry does not repeat."""

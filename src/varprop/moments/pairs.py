@@ -118,7 +118,9 @@ def rectifier_coefficients(
 def step_coefficients(
     a: Gaussian, n_terms: int = N_TERMS
 ) -> tuple[list[Float[Array, "..."]], Float[Array, "..."]]:
-    r"""Return those of the step function: :math:`D_k = \varphi(m) (-1)^{k-1} He_{k-1}(m) / \sqrt{k!}`.
+    r"""Return those of the step function, in closed form.
+
+    :math:`D_k = \varphi(m) (-1)^{k-1} He_{k-1}(m) / \sqrt{k!}` with m = mean / std.
 
     Examples
     --------
@@ -149,9 +151,10 @@ def _bells(a: Gaussian, n: int) -> list[Float[Array, "..."]]:
 def quadrature_coefficients(
     function: Callable[[Array], Array], a: Gaussian, n_terms: int = N_TERMS
 ) -> list[Float[Array, "..."]]:
-    r"""Return D_1, ..., D_K of any function: :math:`D_k = E[f(a) He_k(z)] / \sqrt{k!}`, a = mean + std z.
+    r"""Return D_1, ..., D_K of any function, by Gauss-Hermite quadrature.
 
-    By Gauss-Hermite quadrature, so that a function's values are all that is needed of it.
+    :math:`D_k = E[f(a) He_k(z)] / \sqrt{k!}` with a = mean + std z: values of the function are all
+    that is needed of it.
 
     Parameters
     ----------

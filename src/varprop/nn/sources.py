@@ -175,7 +175,10 @@ def covariance_between_rows(
         if g is None or h is None:
             total = total + c
             continue
-        g = jnp.broadcast_to(g, (*g.shape[:2], shape[1]))
-        h = jnp.broadcast_to(h, (*h.shape[:2], shape[2]))
-        total = total + jnp.einsum("uda,uab,udb->dab", g, c, h)
+        total = total + jnp.stack([_between(c, g[:, k], h[:, k]) for k in range(shape[0])])
     return total
+
+
+def _between(c: Array, g: Array, h: Array) -> Array:
+    """Return sum_u g_ua c_uab h_ub; g and h may be the same for all rows, of length 1."""
+    return jnp.sum(c * g[:, :, None] * h[:, None, :], axis=0)

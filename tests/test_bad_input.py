@@ -112,9 +112,9 @@ def test_one_sentence_says_what_is_wrong(call, sentence):
 
 @pytest.mark.parametrize("x", [jnp.ones((4, 3)), jnp.ones(3)], ids=["batch", "row"])
 def test_a_joint_gaussian_in_the_middle_is_an_error(x):
-    """In an inner network the constructor cannot see it; what follows must not be skipped."""
+    """In an inner network too, which is taken layer by layer; what follows must not be skipped."""
     inner = nn.Sequential([nn.JointDense(nn.PointWeights(jnp.ones((2, 3))))])
-    sentence = "layers[0], Sequential, gives a JointGaussian, but only the last layer may."
+    sentence = "layers[0], JointDense, gives a JointGaussian, but only the last layer may."
     with pytest.raises(ValueError, match=re.escape(sentence)):
         nn.Sequential([inner, nn.ReLU()]).moments(x)
 

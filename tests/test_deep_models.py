@@ -9,6 +9,7 @@ from sklearn.base import clone
 
 from test_persistence import FIXTURES, resigned, state
 from varprop import FAWNRegressor, StackedRegressor, nn
+from varprop.data.statistics import Scaling
 from varprop.files.container import ModelFileError
 from varprop.files.onnx import to_onnx
 from varprop.predictive.budget import DISAGREE, NOISE, UNTOLD
@@ -90,6 +91,13 @@ def test_a_diagonal_covariance_is_a_standard_deviation(deep, joint, data):
         np.testing.assert_allclose(none.var, model.predict_dist(X).var, rtol=1e-4)
         one = model.predict_dist(X[1:2], X_cov=COV)  # a matrix for all is that of each row
         np.testing.assert_allclose(one.var, correlated[1].var, rtol=1e-4)
+
+
+def test_covariances_are_scaled_on_both_sides(data):
+    X = data[0][:3]
+    scaling = Scaling(np.ones(2), np.array([2.0, 50.0]), np.zeros(1), np.ones(1))
+    _, found = scaling.inputs(X, np.tile(COV, (3, 1, 1)), np.float64)
+    np.testing.assert_allclose(found, np.tile([[0.25, 0.8], [0.8, 4.0]], (3, 1, 1)), rtol=1e-14)
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,9 @@ def test_what_is_known_costs_nothing(batch):
     plain = nn.mlp(3, 2, weights=nn.PointWeights.init, **sizes)
     assert products(plain, known) == 3  # one per layer
     assert plain.moments(known).var is None
-    assert products(nn.mlp(3, 2, **sizes), known) == 2 + 3 + 3
+    assert products(nn.mlp(3, 2, propagation="independent", **sizes), known) == 2 + 3 + 3
+    # First order is that wherever units are independent.
+    assert products(nn.mlp(3, 2, hidden_layer_sizes=(4,), key=key), known) == 2 + 3
 
 
 def joint_parts(kind, dtype):

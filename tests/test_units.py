@@ -91,7 +91,7 @@ def test_variances_are_honest_where_they_have_no_number():
 def test_a_unit_of_one_changes_no_bit():
     p = mixture(3, joint=True)
     q = p.times(1.0)
-    for name in ("mean", "var", "std", "cov"):
+    for name in ("mean", "var", "std", "output_cov"):
         assert (getattr(p, name) == getattr(q, name)).all()
     with pytest.raises(ValueError, match="unit must be positive"):
         p.times(0.0)
@@ -194,7 +194,7 @@ def test_parts_that_are_not_told_apart_are_not_told(joint):
     assert p.identified
     assert not q.identified
     y = p.mean
-    for name in ("mean", "var", "std", "cov"):
+    for name in ("mean", "var", "std", "output_cov"):
         assert (getattr(p, name) == getattr(q, name)).all()
     assert (q.logpdf(y) == p.logpdf(y)).all()
     assert metrics.sharpness(q) == metrics.sharpness(p)

@@ -258,7 +258,10 @@ _CALLS = {"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call"}
 _REPLACED = {"_kept_bell": kept_bell_by_exp}
 #: Operations that ONNX has too, entry by entry.
 _NAMES = "abs add and cos div exp floor log max min mul neg not or pow sign sin sqrt sub tanh"
-_SAME = {name: name.capitalize() for name in _NAMES.split()} | {"logistic": "Sigmoid"}
+_SAME = {name: name.capitalize() for name in _NAMES.split()} | {
+    "logistic": "Sigmoid",
+    "add_any": "Add",
+}
 _COMPARISONS = {"eq": "Equal", "ge": "GreaterOrEqual", "gt": "Greater"}
 _COMPARISONS |= {"le": "LessOrEqual", "lt": "Less"}
 

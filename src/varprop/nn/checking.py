@@ -235,7 +235,7 @@ def _otherwise(layer: AbstractLayer, x: Gaussian) -> Iterator[tuple[str, np.ndar
     """Yield variances by the ways of propagating that are not the network's own."""
     if not isinstance(layer, Sequential) or len(layer.layers) < 2:
         return
-    units = max(max(leaf.shape, default=0) for leaf in jax.tree.leaves(layer))
+    units = max(max(np.shape(leaf), default=0) for leaf in jax.tree.leaves(layer))
     for name in PROPAGATIONS:
         # Second order is for small networks: it holds the square of the units for every row.
         if name != layer.propagation and (name != "second-order" or units <= _MOST_UNITS):

@@ -39,6 +39,7 @@ class Combinations(Outputs):
 
         Examples
         --------
+        >>> from varprop.predictive import Predictive
         >>> Predictive.gaussian([0.0, 9.0], [1.0, 1.0], 0.0).sample(4, random_state=0).shape
         (2, 4)
         """

@@ -85,7 +85,7 @@ class NetworkKernel(AbstractRowKernel):
 
     def _taken_apart(self) -> tuple[Any, ...]:
         double = jax.tree.map(
-            lambda a: np.asarray(a, np.float64) if hasattr(a, "dtype") else a, self.model
+            lambda a: jnp.asarray(a, jnp.float64) if hasattr(a, "dtype") else a, self.model
         )
         return take_apart(double)
 

@@ -301,7 +301,7 @@ def test_files_that_lie(saved, tmp_path, change, sentence):
         (lambda o, d: join(o, d + b"0"), "but the file has"),
         (lambda o, d: join(o, bytes(len(d))), "checksum"),
         (lambda o, d: struct.pack("<Q", 2**40) + b"{}", "cut short"),
-        (lambda o, d: struct.pack("<Q", 17 * 2**20) + bytes(18 * 2**20), "more than"),
+        (lambda o, d: struct.pack("<Q", 10**8 + 1) + bytes(10**8 + 2), "more than"),
     ],
 )
 def test_damaged_files(saved, tmp_path, make, sentence):

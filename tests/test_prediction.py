@@ -55,20 +55,20 @@ def test_gives_the_networks_moments_in_the_users_units(model, uncertain):
     np.testing.assert_allclose(out.model_var, np.diagonal(cov, axis1=1, axis2=2), rtol=1e-11)
     noise = np.exp(2 * np.asarray(model.likelihood.log_std)) * SCALING.y_scale**2
     np.testing.assert_allclose(out.noise_var, np.tile(noise, (20, 1)), rtol=1e-14)
-    np.testing.assert_allclose(out.cov, cov + np.diag(noise), rtol=1e-11, atol=1e-14)
+    np.testing.assert_allclose(out.output_cov, cov + np.diag(noise), rtol=1e-11, atol=1e-14)
 
 
 def test_a_covariance_only_for_joint_outputs(model):
     joint = type(model.network.layers[-1]).__name__ == "JointDense"
     out = propagate(model, inputs(5), scaling=SCALING)
     assert out.is_joint == joint
-    assert np.all((out.cov[:, 0, 1] != 0) == joint)
+    assert np.all((out.output_cov[:, 0, 1] != 0) == joint)
 
 
 def test_everything_is_float64():
     """Also where the model is float32: it is NumPy's from there on."""
     out = propagate(tiny.model(n_outputs=2, joint=True), inputs(5), scaling=SCALING)
-    parts = (out.mean, out.model_var, out.noise_var, out.cov)
+    parts = (out.mean, out.model_var, out.noise_var, out.output_cov)
     assert {part.dtype.name for part in parts} == {"float64"}
 
 
@@ -103,7 +103,7 @@ def test_without_scaling_units_are_the_networks():
     direct = model.network.moments(jnp.asarray(x))
     np.testing.assert_allclose(out.mean, direct.mean, rtol=1e-5, atol=1e-6)
     noise = np.diag(np.asarray(model.likelihood.noise_var))
-    np.testing.assert_allclose(out.cov, direct.dense_cov() + noise, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(out.output_cov, direct.dense_cov() + noise, rtol=1e-5, atol=1e-7)
 
 
 def test_units_of_the_target_scale_the_answer(model):

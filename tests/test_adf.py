@@ -56,7 +56,7 @@ def test_moments_are_those_of_the_librarys_layers(x64):
     x = Gaussian(jnp.asarray(RNG.standard_normal((4, 3))), jnp.asarray(RNG.uniform(size=(4, 3))))
     for given in (x, Gaussian(x.mean)):
         ours = jax.jit(adf.network_moments)(network, given)
-        theirs = jax.jit(lambda x: nn.Sequential(layers[1:]).moments(x))(given)
+        theirs = jax.jit(lambda x: nn.Sequential(layers[1:], "independent").moments(x))(given)
         np.testing.assert_allclose(ours.mean, theirs.mean, rtol=1e-12)
         np.testing.assert_allclose(ours.var, theirs.var, rtol=1e-12)
 

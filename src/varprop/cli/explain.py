@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from varprop.cli import opening, shared
@@ -111,6 +110,8 @@ def _budget(
     model: TableModel, source: Source, output: str | None, *, unseen: str, json: bool, quiet: bool
 ) -> None:
     """Print where the variance comes from on average, and write it down row by row."""
+    import numpy as np
+
     from varprop.predictive.budget import UNTOLD
     from varprop.tables.budgets import budget_table
     from varprop.tables.model import TableRows

@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/training_speed.py            # everything, some minutes
     .venv/bin/python benchmarks/training_speed.py step lanes # only these parts
 
-Parts: step, depth, large, lanes, cold, rows, predict. Nothing else should run on the machine.
+Parts: step, depth, ways, large, lanes, cold, rows, predict. Nothing else should run on the machine.
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ import textwrap
 import time
 from collections.abc import Callable
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import varprop
 from varprop import nn, propagate
+from varprop.nn.checking import sample_outputs
+from varprop.nn.propagation import PROPAGATIONS
 from varprop.training.preparation import prepare
 
 
@@ -115,6 +119,24 @@ def part_depth() -> None:
     times = best_of(jobs, 10)
     ratio = times["first-order"] / times["independent"]
     report("predict, first order / independent, (50, 50)", ratio, "<= 1.6", ratio <= 1.6)
+
+
+def part_ways() -> None:
+    """Mean and variance of 500 rows by every way of propagating, and by 1,000 drawn networks."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    x = jnp.asarray(synthetic(500, 8).x)
+    for hidden in ((50, 50), (50, 50, 50)):
+        nets = {way: model(8, hidden=hidden, propagation=way).network for way in PROPAGATIONS}
+        compiled = {way: eqx.filter_jit(net.moments) for way, net in nets.items()}
+        jobs = {
+            way: lambda run=run: jax.block_until_ready(run(x).var) for way, run in compiled.items()
+        }
+        net = nets["first-order"]
+        jobs["sampling"] = lambda net=net: sample_outputs(net, x, jax.random.key(0), 1000)
+        times = best_of(jobs, 10)
+        cells = [f"{way} {times[way] / times['independent']:.1f}" for way in jobs]
+        micro = 1e6 * times["independent"] / len(x)
+        print(f"  {hidden}: {', '.join(cells)} (independent is 1: {micro:.2f} us per row)")
 
 
 def part_large() -> None:
@@ -282,6 +304,7 @@ def part_predict() -> None:
 PARTS = {
     "step": part_step,
     "depth": part_depth,
+    "ways": part_ways,
     "large": part_large,
     "lanes": part_lanes,
     "cold": part_cold,

@@ -18,7 +18,8 @@ autodoc_default_options = {
     "members": True,
     # scikit-learn adds these; their docstrings link into its own manual.
     "exclude-members": "set_fit_request,set_partial_fit_request,set_predict_request,"
-    "set_predict_dist_request,set_score_request,set_log_score_request",
+    "set_predict_dist_request,set_score_request,set_log_score_request,set_predict_proba_request,"
+    "set_predict_log_proba_request,set_decision_function_request",
 }
 autodoc_member_order = "bysource"
 autodoc_class_signature = "mixed"

@@ -26,9 +26,10 @@ ROOMS = [
     "compilation",
     "moments",
     "nn",
-    "learning",
     "data",
     "predictive",
+    "learning",
+    "plans",
     "training",
     "estimators",
     "files",
@@ -43,8 +44,10 @@ ROOMS = [
 ]
 
 # NumPy and SciPy only: what comes in, what comes out, and how training is scheduled.
-WITHOUT_JAX = ["errors", "atomic", "brief", "data", "predictive", "plotting", "report"]
-WITHOUT_JAX += ["training.recipe", "training.schedule"]
+WITHOUT_JAX = ["errors", "atomic", "brief", "data", "predictive", "plans", "plotting", "report"]
+WITHOUT_JAX += ["moments.constants", "training.recipe", "training.schedule"]
+# What reads a plan from a file.
+WITHOUT_JAX += ["files.container", "files.header", "files.plan", "files.seen"]
 
 # The one arrow that points back, inside functions: an estimator saves and exports itself.
 DEFERRED = {("estimators", "files")}

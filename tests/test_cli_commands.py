@@ -14,7 +14,8 @@ import made_up
 import varprop.cli.demo
 import varprop.tables.source
 from cli_runs import QUICK, houses, run, run_json, sentence, workplace
-from varprop import FAWNRegressor, StackedRegressor
+from varprop import FAWNClassifier, FAWNRegressor, StackedRegressor
+from varprop.files.planning import plan_of
 from varprop.files.stack import save_stack
 from varprop.predictive.scorecard import CONSTANT, LINEAR, MODEL, SCORES, scores
 from varprop.tables import TableModel, TableRows, open_source
@@ -108,11 +109,14 @@ def test_the_simple_models_are_those_of_the_training_rows(place):
 def test_predict_takes_the_raw_table(place):
     out = rows_of(run("predict", place / "impute.safetensors", place / "houses.csv").stdout)
     assert [row["id"] for row in out] == [f"h{i:03d}" for i in range(60)]
-    model = TableModel.load(place / "impute.safetensors")
+    model = TableModel.load_plan(place / "impute.safetensors")
     rows = encoded(model, place / "houses.csv")
     assert rows.X_std is not None
     assert rows.X_std[3, 1] > 0
     dist = model.regressor.predict_dist(rows.X, rows.X_std)
+    by_jax = TableModel.load(place / "impute.safetensors").regressor
+    by_jax = by_jax.predict_dist(rows.X, rows.X_std)
+    np.testing.assert_allclose((dist.mean, dist.std), (by_jax.mean, by_jax.std), rtol=1e-6)
     parts = ["model_std", "noise_std"] if dist.identified else []
     assert list(out[0]) == ["id", "mean", "std", *parts, "lower", "upper", "outside"]
     got = {name: np.array([float(row[name]) for row in out]) for name in list(out[0])[1:-1]}
@@ -177,7 +181,7 @@ def test_rows_with_holes_keep_their_place_under_drop(place):
 
 def test_several_targets(place):
     out = rows_of(run("predict", place / "two.safetensors", place / "full.csv").stdout)
-    model = TableModel.load(place / "two.safetensors")
+    model = TableModel.load_plan(place / "two.safetensors")
     dist = model.predict_dist(encoded(model, place / "full.csv"), str)
     split = ["model_std", "noise_std"] if dist.identified else []
     parts = ["mean", "std", *split, "lower", "upper"]
@@ -218,12 +222,17 @@ def test_a_model_saved_from_python(place, tmp_path):
     model = FAWNRegressor(4, max_iter=3, random_state=0).fit(X, y)
     model.save(tmp_path / "m.safetensors")
     out = rows_of(run("predict", tmp_path / "m.safetensors", place / "full.csv", "-q").stdout)
-    np.testing.assert_array_equal([float(row["mean"]) for row in out], model.predict(X))
+    found = [float(row["mean"]) for row in out]
+    np.testing.assert_array_equal(found, plan_of(model).predict_dist(X.to_numpy(float)).mean)
+    np.testing.assert_allclose(found, model.predict(X), rtol=1e-6)
     result = run_json("evaluate", tmp_path / "m.safetensors", place / "full.csv")
     assert set(result["scorecard"]) == {MODEL, CONSTANT}
     options = ("--target", "rent")
     other = run_json("evaluate", tmp_path / "m.safetensors", place / "full.csv", *options)
     assert other["scorecard"] != result["scorecard"]
+    FAWNClassifier(4, max_iter=3).fit(X, y > y.median()).save(tmp_path / "c.safetensors")
+    out = rows_of(run("predict", tmp_path / "c.safetensors", place / "full.csv", "-q").stdout)
+    assert {row["predicted"] for row in out} <= {"false", "true"}
     FAWNRegressor(4, max_iter=3).fit(X.to_numpy(), y).save(tmp_path / "n.safetensors")
     error = sentence("predict", tmp_path / "n.safetensors", place / "full.csv", code=3)
     assert "without column names" in error

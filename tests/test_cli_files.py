@@ -330,7 +330,8 @@ def spoiled(place, path, value):
 @pytest.mark.parametrize("value", [1e38, -1e38])
 def test_a_model_that_gives_no_numbers_is_an_error(place, tmp_path, value):
     model = spoiled(place, tmp_path / "m.safetensors", value)
-    for command in ("predict", "evaluate", "explain"):
+    # `predict` computes in double precision, where weights of -1e38 still give numbers.
+    for command in ("predict", "evaluate", "explain")[value < 0 :]:
         said = sentence(command, model, place / "full.csv", code=3)
         assert "is no finite number: the model is damaged" in said
     assert written(tmp_path) == {"m.safetensors"}

@@ -155,7 +155,8 @@ def test_python_walks_the_same_way(forms, fits, tmp_path):
     assert a.preprocessing == b.preprocessing
     assert fitted.holdout.card == said["scorecard"]
     rows = TableRows(open_source(str(forms["many"])), fitted.model.preprocessing, targets=False)
-    write_table(str(tmp_path / "p.csv"), predict_table(fitted.model, rows))
+    plan = TableModel.load_plan(tmp_path / "m.safetensors")
+    write_table(str(tmp_path / "p.csv"), predict_table(plan, rows))
     assert (tmp_path / "p.csv").read_text() == run("predict", model, forms["many"]).stdout
     scored, notes = evaluate_table(fitted.model, open_source(str(forms["many"])))
     again = run_json("evaluate", model, forms["many"])

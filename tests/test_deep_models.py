@@ -8,10 +8,17 @@ import pytest
 from sklearn.base import clone
 
 from test_persistence import FIXTURES, resigned, state
-from varprop import FAWNRegressor, StackedRegressor, nn
-from varprop.data.statistics import Scaling
+from varprop import Data, FAWNRegressor, JointGaussian, Recipe, StackedRegressor, nn, training
+from varprop.data.fingerprints import row_hashes
+from varprop.data.source import Rows, SourceError
+from varprop.data.statistics import Scaling, Statistics
+from varprop.estimators.inputs import training_data
+from varprop.estimators.stack import default_networks
 from varprop.files.container import ModelFileError
 from varprop.files.onnx import to_onnx
+from varprop.files.planning import plan_of
+from varprop.learning.model import regression_model
+from varprop.learning.objectives import VI
 from varprop.predictive.budget import DISAGREE, NOISE, UNTOLD
 from varprop.predictive.distribution import Predictive
 
@@ -88,7 +95,10 @@ def test_a_diagonal_covariance_is_a_standard_deviation(deep, joint, data):
         correlated = model.predict_dist(X, X_cov=COV)
         assert (np.abs(correlated.var / by_std.var - 1) > 1e-3).any()
         none = model.predict_dist(X, X_cov=np.zeros((2, 2)))
-        np.testing.assert_allclose(none.var, model.predict_dist(X).var, rtol=1e-4)
+        np.testing.assert_allclose(none.var, model.predict_dist(X, np.zeros(2)).var, rtol=1e-4)
+        # Beside an error, be it zero, the first layer's weights and what its activation bends are
+        # two sources, and one without: they differ by what is not linear in both (6.4e-4 here).
+        np.testing.assert_allclose(none.var, model.predict_dist(X).var, rtol=1e-3)
         one = model.predict_dist(X[1:2], X_cov=COV)  # a matrix for all is that of each row
         np.testing.assert_allclose(one.var, correlated[1].var, rtol=1e-4)
 
@@ -117,9 +127,15 @@ def test_covariances_are_scaled_on_both_sides(data):
     ],
 )
 def test_what_is_no_covariance(deep, data, cov, sentence):
-    with pytest.raises(ValueError, match=sentence) as error:
-        deep.predict_dist(data[0][:3], X_cov=cov)
-    assert str(error.value).count(". ") == 0
+    X, y = data[0][:3], data[1][:3, 0]
+    for ask in (
+        lambda: deep.predict_dist(X, X_cov=cov),
+        lambda: quick().fit(X, y, X_cov=cov),
+        lambda: StackedRegressor().fit(X, y, X_cov=cov),
+    ):
+        with pytest.raises(ValueError, match=sentence) as error:
+            ask()
+        assert str(error.value).count(". ") == 0
 
 
 def test_errors_given_twice_or_to_a_network_that_cannot(deep, data):
@@ -127,9 +143,89 @@ def test_errors_given_twice_or_to_a_network_that_cannot(deep, data):
     for ask in (deep.predict, deep.predict_dist, deep.uncertainty_budget):
         with pytest.raises(ValueError, match="X_std and X_cov say the same thing: give one"):
             ask(X, X_std=[0.1, 1.0], X_cov=COV)
+    for model in (quick(), StackedRegressor()):
+        with pytest.raises(ValueError, match="X_std and X_cov say the same thing: give one"):
+            model.fit(X, np.arange(3.0), X_std=[0.1, 1.0], X_cov=COV)
+        with pytest.raises(ValueError, match="a source with targets and weights of its own"):
+            model.fit(Data(X, np.arange(3.0)), X_cov=COV)
+    with pytest.raises(ValueError, match="correlated input errors need propagation='first-order'"):
+        quick(propagation="independent").fit(X, np.arange(3.0), X_cov=COV)
+    with pytest.raises(TypeError, match="SampledVI draws input errors one by one"):
+        quick(objective="sampled-vi", validation=None).fit(X, np.arange(3.0), X_cov=COV)
     paper = quick(propagation="independent", validation=None, max_iter=1).fit(X, np.arange(3.0))
     with pytest.raises(ValueError, match="correlated input errors need propagation='first-order'"):
         paper.predict_dist(X, X_cov=COV)
+
+
+def per_row(n):
+    """A covariance for each row, of another size and correlation."""
+    std = np.linspace(0.1, 0.5, n)[:, None] * [1.0, 100.0]
+    cov = std[:, :, None] * std[:, None, :]
+    cov[:, [0, 1], [1, 0]] *= np.linspace(-0.9, 0.9, n)[:, None]
+    return cov
+
+
+def test_training_on_correlated_errors_sees_every_row_with_its_own(data):
+    """Two layers in two buffers of four batches: the loss is that of rows looked at one by one."""
+    X, y = data[0], data[1][:, :1]
+    cov = per_row(N)
+    model = regression_model(2, 1, key=jax.random.key(0), hidden_layer_sizes=(4, 4))
+    recipe = Recipe(max_steps=1, learning_rate=0.0, batch_size=5, kl_weight=0.0)
+    given = Data(X, y, x_var=cov)
+    fit = training.fit(model, given, VI(), key=jax.random.key(1), recipe=recipe, buffer_rows=20)
+    scaling, loss = Scaling.of(Data(X, y)), 0.0
+    for row in range(N):
+        unit = scaling.x_scale
+        x = JointGaussian(
+            ((X[row] - scaling.x_shift) / unit).astype(np.float32),
+            (cov[row] / np.outer(unit, unit)).astype(np.float32),
+        )
+        target = ((y[row] - scaling.y_shift) / scaling.y_scale).astype(np.float32)
+        loss -= float(model.likelihood.expected_log_prob(model.network.moments(x), target)) / N
+    assert fit.loss == pytest.approx(loss, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", [FAWNRegressor, StackedRegressor])
+def test_models_trained_on_correlated_errors_are_kept(kind, data, tmp_path):
+    """In any order of the rows, from fit to file; the errors make a difference."""
+    X, y, cov = data[0], data[1][:, 0], per_row(N)
+    options = {"hidden_layer_sizes": (4, 4), "max_iter": 40}
+    make = lambda: (  # noqa: E731
+        kind(**options, random_state=0)
+        if kind is FAWNRegressor
+        else kind(default_networks(**options), random_state=0)
+    )
+    model = make().fit(X, y, X_cov=cov)
+    order = np.random.default_rng(0).permutation(N)
+    other = make().fit(X[order], y[order], X_cov=cov[order])
+    np.testing.assert_array_equal(model.predict(X), other.predict(X))
+    diagonal = make().fit(X, y, X_std=np.sqrt(cov[:, [0, 1], [0, 1]]))
+    assert np.abs(model.predict(X) - diagonal.predict(X)).max() > 1e-4
+    model.save(tmp_path / "model.safetensors")
+    again = kind.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(
+        model.predict_dist(X, X_cov=cov).var, again.predict_dist(X, X_cov=cov).var
+    )
+
+
+def test_rows_whose_covariances_alone_differ_stay_apart(data):
+    """Merged, hashed and dealt into folds as different rows."""
+    X, y, cov = np.zeros((6, 2)), np.arange(6.0) // 3, per_row(6)
+    X[3:] = 1.0
+    x_var = np.concatenate([cov[:3], cov[:3]])
+    assert len(np.unique(row_hashes(X, y[:, None], x_var))) == 6
+    assert len(np.unique(row_hashes(X, y[:, None], np.tile(cov[:1], (6, 1, 1))))) == 2
+    turned = np.stack([cov[0], cov[0] * [[1, -1], [-1, 1]]])  # other correlations, same variances
+    assert len(np.unique(row_hashes(X[:2], y[:2, None], turned))) == 2
+    for given, n in ((x_var, 6), (np.tile(cov[:1], (6, 1, 1)), 2)):
+        found = training_data(quick(), X, y, None, None, given, reset=True)
+        assert (found.n_rows, found.correlated, found.row_numbers) == (n, True, 3 + 4 + (n == 2))
+        parts = Rows.joined(found.read(0)).x_var
+        assert {tuple(row.ravel()) for row in parts} == {tuple(row.ravel()) for row in given}
+    with pytest.raises(SourceError, match="covariance of the inputs' errors in row 4 is none"):
+        Statistics.of(Data(X, y, x_var=np.concatenate([cov[:4], -cov[4:]])))
+    with pytest.raises(ValueError, match=r"x_var has shape \(6, 2, 3\)"):
+        Data(X, y, x_var=np.ones((6, 2, 3)))
 
 
 # ---- covariances ---------------------------------------------------------------------------------
@@ -259,7 +355,7 @@ def test_a_file_with_a_propagation_that_is_none(joint, tmp_path, where, value):
 def test_onnx(which, data, request):
     model = request.getfixturevalue(which)
     X = data[0]
-    graph = to_onnx(model).SerializeToString()
+    graph = to_onnx(plan_of(model)).SerializeToString()
     session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     got = dict(zip(names, session.run(None, {"X": X}), strict=True))

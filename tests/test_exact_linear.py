@@ -28,7 +28,7 @@ from varprop import (
     StopRule,
     fit,
 )
-from varprop.learning.likelihoods import AbstractLikelihood
+from varprop.learning.likelihoods import AbstractGaussianMixture
 from varprop.learning.priors import FixedGaussian
 from varprop.nn import Dense, GaussianWeights
 from varprop.nn.parameters import constant
@@ -37,15 +37,15 @@ PRIOR_MEAN, PRIOR_STD, NOISE = 0.2, 0.8, 0.6
 N = 40
 
 
-class KnownNoise(AbstractLikelihood):
+class KnownNoise(AbstractGaussianMixture):
     """A Gaussian likelihood of which nothing is learned."""
 
     inner: GaussianLikelihood = constant()
-    scales_targets: ClassVar[bool] = False
+    column_scaling: ClassVar[tuple[bool, ...]] = (False,)
     wants_joint: ClassVar[bool] = False
 
     @classmethod
-    def start(cls, n_targets, *, noise_std=0.5):
+    def start(cls, n_targets, *, noise_std=0.5, y=None):
         return cls(GaussianLikelihood.start(n_targets, noise_std=noise_std))
 
     @property

@@ -20,7 +20,7 @@ PAGES = sorted(
     [
         *(
             ROOT / "docs" / f"{name}.md"
-            for name in ("start", "errata", "report", "training", "troubleshooting")
+            for name in ("start", "errata", "likelihoods", "report", "training", "troubleshooting")
         ),
         *ROOT.glob("docs/how-to/*.md"),
         *ROOT.glob("docs/coming-from/*.md"),

@@ -41,7 +41,7 @@ class RawGaussian(AbstractGaussianNoise):
     """A Gaussian likelihood that takes targets as they are."""
 
     log_std: jnp.ndarray
-    scales_targets = False
+    column_scaling = (False,)
     wants_joint = False
     floor = None
 

@@ -242,7 +242,7 @@ class NormalByNodes(AbstractPointwise):
     std: ClassVar[float] = 0.8
 
     @classmethod
-    def start(cls, n_targets, *, noise_std=0.5):
+    def start(cls, n_targets, *, noise_std=0.5, y=None):
         return cls()
 
     @property
@@ -259,10 +259,10 @@ class NormalByNodes(AbstractPointwise):
 class PoissonByNodes(AbstractPointwise):
     """Counts of rate exp(f), which have E[log p(y | f)] in closed form."""
 
-    scales_targets: ClassVar[bool] = False
+    column_scaling: ClassVar[tuple[bool, ...]] = (False,)
 
     @classmethod
-    def start(cls, n_targets, *, noise_std=0.5):
+    def start(cls, n_targets, *, noise_std=0.5, y=None):
         return cls()
 
     @property

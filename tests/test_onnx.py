@@ -7,8 +7,9 @@ import onnxruntime
 import pandas as pd
 import pytest
 
-from varprop import FAWNRegressor, nn
+from varprop import FAWNClassifier, FAWNRegressor, StackedClassifier, nn
 from varprop.files.onnx import to_onnx
+from varprop.files.planning import plan_of
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
 ACTIVATIONS = ["relu", "leaky_relu", "identity", "logistic", "tanh"]
@@ -24,7 +25,7 @@ def data(n_outputs=2):
 
 def compare(model, X):
     session = onnxruntime.InferenceSession(
-        to_onnx(model).SerializeToString(), providers=["CPUExecutionProvider"]
+        to_onnx(plan_of(model)).SerializeToString(), providers=["CPUExecutionProvider"]
     )
     names = [output.name for output in session.get_outputs()]
     got = dict(zip(names, session.run(None, {"X": np.asarray(X)}), strict=True))
@@ -94,6 +95,46 @@ def test_noise_that_depends_on_the_input(objective, n_outputs):
     compare(model, X)
 
 
+def test_heavy_tails():
+    X, y = data()
+    options = {"likelihood": "student-t", "max_iter": 50, "random_state": 0}
+    for covariance in (False, True):
+        model = FAWNRegressor(6, output_covariance=covariance, **options).fit(X, y)
+        compare(model, X)
+
+
+@pytest.mark.parametrize("kind", ["logit", "probit", "softmax", "ordinal", "stack"])
+def test_classes(kind, tmp_path):
+    X, y = data(1)
+    two = kind in ("logit", "probit")
+    labels = np.array(["a", "b", "c"])[np.digitize(y[:, 0], [0.0] if two else [-0.6, 0.6])]
+    options = {"hidden_layer_sizes": 5, "max_iter": 60}
+    if kind == "stack":
+        networks = [("one", FAWNClassifier(**options)), ("two", FAWNClassifier((), max_iter=60))]
+        model = StackedClassifier(networks, random_state=0).fit(X, labels)
+        model.weights_ = {"one": 0.5, "two": 0.3, "constant": 0.2}
+    else:
+        options |= {"output_covariance": kind == "softmax", "n_members": 2}
+        model = FAWNClassifier(**options, likelihood=kind, random_state=0).fit(X, labels)
+        model.trust_ = 0.8
+    model.to_onnx(tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+    assert [output.name for output in session.get_outputs()] == ["probabilities", "aleatoric"]
+    probabilities, aleatoric = session.run(None, {"X": X})
+    dist = model.predict_dist(X)
+    np.testing.assert_allclose(probabilities, dist.proba, rtol=5e-5, atol=1e-6)
+    np.testing.assert_allclose(aleatoric[:, 0], dist.aleatoric, rtol=5e-4, atol=1e-5)
+    assert session.get_modelmeta().custom_metadata_map["classes"] == "\n".join(model.classes_)
+
+
+def test_likelihoods_without_a_graph_are_refused(tmp_path):
+    X, y = data(1)
+    model = FAWNRegressor(3, likelihood="yeo-johnson", max_iter=2).fit(X, y)
+    with pytest.raises(ValueError, match="likelihood YeoJohnsonLikelihood has no plan"):
+        model.to_onnx(tmp_path / "m.onnx")
+    assert not list(tmp_path.iterdir())
+
+
 def test_functions_of_users_are_traced():
     """Whatever JAX can trace and ONNX can say is exported: no list of classes has to know it."""
     X, y = data()
@@ -133,4 +174,4 @@ def test_conditions_are_exported_and_loops_are_refused():
     compare(FAWNRegressor(3, activation=Box(), max_iter=5).fit(X, y), X)
     model = FAWNRegressor(3, activation=Loop(), max_iter=2).fit(X, y)
     with pytest.raises(ValueError, match="uses the operation 'scan'"):
-        to_onnx(model)
+        to_onnx(plan_of(model))

@@ -30,6 +30,7 @@ from varprop import (
 )
 from varprop.files import container
 from varprop.files.container import ModelFileError
+from varprop.nn.registry import registered
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
 FIXTURES = pathlib.Path(__file__).parent / "fixtures"
@@ -517,3 +518,12 @@ def test_plain_numbers_of_a_class_are_kept_and_not_trained(tmp_path):
     )
     with pytest.raises(ModelFileError, match="scale is inf"):
         save_model(model, path)
+
+
+def test_a_name_of_the_library_is_taken():
+    """A noise variable and a likelihood were once both called Bernoulli, and the later one won."""
+    before = registered("Bernoulli")
+    assert before is nn.Bernoulli
+    with pytest.raises(ValueError, match=r"the name Bernoulli is taken by varprop\.nn\.variables"):
+        register()(type("Bernoulli", (), {}))
+    assert registered("Bernoulli") is before

@@ -13,7 +13,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from varprop import diagnostics, plotting
-from varprop.predictive import Predictive
+from varprop.predictive import Categories, Counts, Predictive
 
 
 @pytest.fixture(autouse=True)
@@ -33,15 +33,24 @@ def held_out():
 JOINT = Predictive.joint(
     np.zeros((2, 2)), [[[1.0, 0.6], [0.6, 1.0]], [[4.0, 0.0], [0.0, 4.0]]], 0.0
 )
+CLASSES = Categories(np.random.default_rng(2).dirichlet(np.ones(3), size=80))
+CODES = CLASSES.sample(random_state=3)[:, 0]
+COUNTS = Counts(Predictive.gaussian(np.zeros(80), np.zeros(80), 0.0))
 CALLS = {
     "plot_band": lambda y, p, ax: plotting.plot_band(np.arange(80.0), p, y=y, ax=ax),
     "plot_budget": lambda y, p, ax: plotting.plot_budget(p.budget(), ax=ax),
     "plot_calibration": lambda y, p, ax: plotting.plot_calibration(y, p, ax=ax),
+    "plot_confusion": lambda y, p, ax: plotting.plot_confusion(CODES, CLASSES, ax=ax),
     "plot_density": lambda y, p, ax: plotting.plot_density(y, p, row=3, ax=ax),
+    "plot_entropy": lambda y, p, ax: plotting.plot_entropy(CODES, CLASSES, ax=ax),
     "plot_error_by_std": lambda y, p, ax: plotting.plot_error_by_std(y, p, ax=ax),
     "plot_output_correlation": lambda y, p, ax: plotting.plot_output_correlation(JOINT, ax=ax),
     "plot_pit": lambda y, p, ax: plotting.plot_pit(y, p, ax=ax),
     "plot_predicted_observed": lambda y, p, ax: plotting.plot_predicted_observed(y, p, ax=ax),
+    "plot_reliability": lambda y, p, ax: plotting.plot_reliability(CODES, CLASSES, ax=ax),
+    "plot_roc": lambda y, p, ax: plotting.plot_roc(CODES, CLASSES, ax=ax),
+    "plot_rootogram": lambda y, p, ax: plotting.plot_rootogram(CODES, COUNTS, ax=ax),
+    "plot_survival": lambda y, p, ax: plotting.plot_survival(y, p, ax=ax),
     "plot_training": lambda y, p, ax: plotting.plot_training(y, label="a run", ax=ax),
 }
 
@@ -69,7 +78,11 @@ def test_draws_into_the_given_axes_and_returns_them(name, held_out):
     assert new.has_data()
 
 
-@pytest.mark.parametrize("name", [name for name in CALLS if name != "plot_output_correlation"])
+# Matrices are labeled at their sides.
+MATRICES = {"plot_output_correlation", "plot_confusion"}
+
+
+@pytest.mark.parametrize("name", sorted(set(CALLS) - MATRICES))
 def test_says_what_the_axes_are(name, held_out):
     ax = CALLS[name](*held_out, None)
     assert ax.get_xlabel()

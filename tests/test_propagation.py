@@ -175,13 +175,13 @@ def tanh_moments(mean, var):
 
 @pytest.mark.usefixtures("x64")
 def test_a_network_of_three_hidden_layers_by_differences():
-    """Sources and derivatives worked out once more: means alone move, the variances stay."""
+    """Sources and derivatives worked out once more: a mean moves the variances above it too."""
     sizes = {"hidden_layer_sizes": (4, 3, 4), "weights": cases.starts(std=0.3)}
     net = nn.mlp(3, 2, activation=nn.Tanh(), joint=True, key=cases.key(), **sizes)
     x, v = MEAN[0], VAR[0]
     dense = [(*moments_of(d.weight, None), *moments_of(d.bias, None)) for d in net.layers[::2]]
 
-    pre, post = [], [(x, v)]  # what came out, and the variances, that stay
+    pre, post = [], [(x, v)]  # what came out
     for i, (w, u, b, c) in enumerate(dense):
         m, s = post[-1]
         pre.append((w @ m + b, w**2 @ s + u @ (m**2 + s) + c))
@@ -190,12 +190,13 @@ def test_a_network_of_three_hidden_layers_by_differences():
 
     def end(layer, means, *, after):
         """The outputs' means if the means after `layer` (0: the input) were these."""
+        var = post[layer][1] if after else pre[layer][1]
         if not after:
-            means = tanh_moments(means, pre[layer][1])[0]
-        for i in range(layer + (not after), 4):
-            means = dense[i][0] @ means + dense[i][2]
-            if i < 3:
-                means = tanh_moments(means, pre[i][1])[0]
+            means, var = tanh_moments(means, var)
+        for w, u, b, c in dense[layer + (not after) :]:
+            means, var = w @ means + b, w**2 @ var + u @ (means**2 + var) + c
+            if len(means) > 2:  # the outputs are two, and as they are
+                means, var = tanh_moments(means, var)
         return means
 
     def jacobian(function, at, h=1e-5):
@@ -220,6 +221,28 @@ def test_a_network_of_three_hidden_layers_by_differences():
     np.testing.assert_allclose(mean, end(0, x, after=True), atol=2e-5)
     # The library's tanh is right to 3e-6.
     np.testing.assert_allclose(found, cov, rtol=5e-5, atol=2e-5)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize(
+    "layer",
+    [nn.ReLU(), nn.LeakyReLU(0.2), nn.Tanh(), nn.Dropout(0.3), nn.GaussianWeightNoise(0.5)],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_derivatives_of_moments_by_differences(layer):
+    x, h = Gaussian(3 * MEAN, 0.1 + VAR), 1e-5
+    found = layer.partials(x)
+
+    def difference(by_mean, by_var):
+        up, down = (
+            layer.moments(Gaussian(x.mean + s * by_mean, x.var + s * by_var)) for s in (h, -h)
+        )
+        return (up.mean - down.mean) / (2 * h), (up.variances() - down.variances()) / (2 * h)
+
+    slope, tilt = difference(1, 0)
+    bend, gain = difference(0, 1)
+    for name, want in {"slope": slope, "bend": bend, "tilt": tilt, "gain": gain}.items():
+        np.testing.assert_allclose(getattr(found, name), want, atol=1e-7, err_msg=name)
 
 
 # ---- where nothing is approximate ----------------------------------------------------------------
@@ -325,6 +348,29 @@ def test_gradients_against_differences(propagation):
         h = 1e-5
         difference = (loss(flat + h * direction) - loss(flat - h * direction)) / (2 * h)
         np.testing.assert_allclose(slope @ direction, difference, rtol=2e-5)
+
+
+@pytest.mark.usefixtures("x64")
+def test_units_of_which_a_common_unit_moves_the_variance():
+    """Weights of mean 0 carry no covariance, yet all their units grow with what they multiply.
+
+    f is the mean of n rectified w_j h, each w_j standard normal: h / sqrt(2 pi) but for chance, for
+    h > 0. Its variance is known: V[h] / (2 pi) + E[h^2] V[max(w, 0)] / n.
+    """
+    n, mean, std = 200, 3.0, 0.4
+    layers = [
+        nn.Dense(nn.PointWeights(np.ones((1, 1)))),
+        nn.Dense(nn.GaussianWeights(np.zeros((n, 1)), 1.0)),
+        nn.ReLU(),
+        nn.Dense(nn.PointWeights(np.full((1, n), 1 / n))),
+    ]
+    x = Gaussian(np.array([[mean]]), np.array([[std**2]]))
+    chance = (mean**2 + std**2) * (0.5 - 0.5 / np.pi) / n
+    want = std**2 / (2 * np.pi) + chance
+    found = {name: outputs(nn.Sequential(layers, name), x)[1].item() for name in PROPAGATIONS}
+    np.testing.assert_allclose(found["first-order"], want, rtol=0.02)
+    for name in ("independent", "second-order"):
+        np.testing.assert_allclose(found[name], chance, rtol=0.02)
 
 
 # ---- against sampling ----------------------------------------------------------------------------

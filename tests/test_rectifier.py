@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 
 import truth
 from varprop.moments.numerics import rectifier_line, rectifier_moments, step_probability
@@ -301,8 +302,8 @@ def test_the_slope_at_known_and_extreme_inputs():
 
 
 @pytest.mark.usefixtures("x64")
-def test_the_three_share_one_derivative():
-    """Second derivatives of the mean are the slope's: by differences, away from what is flat."""
+def test_the_four_share_one_derivative():
+    """Second derivatives of the mean are slope's and bend's: by differences, where not flat."""
     mean, var = jnp.asarray([-2.0, -0.3, 0.0, 0.7, 3.0]), jnp.asarray([0.5, 1.0, 2.0, 0.1, 4.0])
     h = 1e-6
 
@@ -311,9 +312,32 @@ def test_the_three_share_one_derivative():
 
     _, tangent = jax.jvp(rectifier_line, (mean, var), (jnp.ones(5), jnp.zeros(5)))
     _, by_var = jax.jvp(rectifier_line, (mean, var), (jnp.zeros(5), jnp.ones(5)))
-    for i in range(3):
+    for i in range(4):
         difference = (of(i, mean + h, var) - of(i, mean - h, var)) / (2 * h)
         np.testing.assert_allclose(tangent[i], difference, rtol=1e-7, atol=1e-9)
         difference = (of(i, mean, var + h) - of(i, mean, var - h)) / (2 * h)
         np.testing.assert_allclose(by_var[i], difference, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(tangent[0], of(2, mean, var), rtol=1e-14)
+    np.testing.assert_allclose(by_var[0], of(3, mean, var), rtol=1e-14)
+
+
+def bend(mean, var):
+    return rectifier_line(mean, var)[3]
+
+
+def test_the_bend_against_the_density(dtype):
+    """phi(mean / std) / (2 std), by SciPy; 0 where its own derivatives would overflow."""
+    mean, var = grid(np.linspace(-8, 8, 33), np.array([1e-12, 1e-3, 1.0, 1e6]))
+    found = np.asarray(bend(jnp.asarray(mean, dtype), jnp.asarray(var, dtype)), np.float64)
+    std = np.sqrt(np.asarray(jnp.asarray(var, dtype), np.float64))
+    exact = scipy.stats.norm.pdf(np.asarray(jnp.asarray(mean, dtype), np.float64) / std) / (2 * std)
+    np.testing.assert_allclose(found, exact, rtol=1e-4 if dtype == jnp.float32 else 1e-11)
+
+
+def test_the_bend_at_known_and_extreme_inputs():
+    for m, v in (extremes(), map(jnp.asarray, grid(R, VARS))):
+        value, pullback = jax.jit(lambda m, v: jax.vjp(bend, m, v))(m, v)
+        for part in (value, *pullback(jnp.ones_like(m))):
+            assert np.all(np.isfinite(part))
+        assert np.all(np.asarray(value) >= 0)
+        assert not np.any(np.asarray(value)[np.asarray(v) == 0])

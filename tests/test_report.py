@@ -32,7 +32,7 @@ from varprop.report.benchmark import VERDICTS
 from varprop.report.files import environment
 from varprop.report.numerals import number, tick_labels, ticks
 from varprop.report.regions import Column, regions
-from varprop.report.svg import Axis, Frame, coordinate, element
+from varprop.report.svg import Axis, Frame, coordinate, element, is_skewed
 from varprop.report.words import calibration_finding, error_finding, find, pit_finding
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
@@ -525,6 +525,77 @@ def test_ticks_are_few_inside_and_told_apart(low, high):
     assert len(set(tick_labels([v - offset for v in at]))) == len(at)
 
 
+def prices(n=400, *, offset=0.0):
+    """Skewed targets of a model that is right: a lognormal's spread grows with its mean."""
+    rng = np.random.default_rng(3)
+    mean = np.exp(7 + 1.2 * rng.normal(size=n)) + offset
+    return mean + 0.2 * mean * rng.normal(size=n), Predictive.gaussian(
+        mean, 0 * mean, (mean / 5) ** 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "log"),
+    [
+        (np.exp(np.random.default_rng(0).normal(size=500)), True),
+        (np.exp(np.random.default_rng(0).normal(size=500)) * 1e-290, True),
+        (np.where(np.arange(500) % 2, 0.0, np.geomspace(1, 1e4, 500)), True),  # zeros among them
+        (np.random.default_rng(0).uniform(size=500), False),
+        (np.random.default_rng(0).normal(size=500), False),  # below zero
+        (-np.geomspace(1, 1e4, 500), False),
+        (np.append(np.linspace(1, 2, 500), 1e9), False),  # one outlier decides nothing
+        (np.exp(np.random.default_rng(0).normal(size=500)) + 100, False),
+        (np.random.default_rng(0).poisson(3.0, 500), False),
+        (np.geomspace(1, 1e4, 9), False),  # too few to tell
+        (np.zeros(50), False),
+    ],
+)
+def test_skewed_values_are_told_by_their_quantiles(values, log):
+    assert is_skewed(values) == log
+
+
+def test_a_logarithmic_axis_places_sizes_and_marks_what_is_below_it():
+    axis = Axis.sizes("price", np.geomspace(10.0, 1000.0, 50), [2000.0, -5.0])
+    assert (axis.label, axis.log, axis.cut) == ("price, log scale", True, True)
+    tenth = axis.share(100.0) - axis.share(10.0)
+    assert axis.share(1000.0) - axis.share(100.0) == pytest.approx(tenth)
+    assert 0 < tenth < 0.5
+    np.testing.assert_array_equal(axis.share([0.0, -5.0, axis.low]), 0.0)
+    at, texts, offset = axis.marks(5)
+    assert (at[0], texts[0], offset) == (axis.low, f"≤ {number(axis.low, 1)}", 0.0)
+    assert texts[1:] == [number(value) for value in at[1:]]
+    whole = Axis.sizes("price", np.geomspace(10.0, 1000.0, 50))
+    assert not whole.cut
+    assert not whole.marks(5)[1][0].startswith("≤")
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-290, 1e290])
+def test_skewed_targets_have_logarithmic_axes_and_say_so(path, scale):
+    y, p = prices()
+    write_report(path, title="T", prediction=p.times(scale), y=y * scale, target_names=["price"])
+    _, text, _ = read(path)
+    for said in (
+        "observed price",
+        "predicted price",
+        "stated standard deviation",
+        "size of the error",
+    ):
+        assert f"{said}, log scale" in text
+    y, p = prices(offset=1e5)
+    write_report(path, title="T", prediction=p, y=y, target_names=["price"])
+    assert "log scale" not in read(path)[1]
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e300])
+def test_a_budget_that_no_float_holds_is_not_shown(path, scale):
+    y, p = drawn()
+    for unit, shown in ((1.0, True), (scale, False)):
+        q = p.times(unit)
+        told = {"prediction": q, "y": y * unit, "target_names": ["y"], "budget": q.budget()}
+        write_report(path, title="T", **told)
+        assert ("Where the uncertainty comes from" in read(path)[1]) == shown
+
+
 def test_numbers():
     assert number(-0.5) == f"{MINUS}0.5"
     assert number(1e-7) == "1\N{MULTIPLICATION SIGN}10⁻⁷"
@@ -550,6 +621,7 @@ def test_python_of_the_document_runs(tmp_path, monkeypatch):
         "report.html",
         "benchmark.html",
         "calibration.png",
+        "churn.html",
     }
     plt.close("all")
     _, shown, _ = read(tmp_path / "report.html")
@@ -592,9 +664,12 @@ def test_benchmark_page_shows_ours_beside_the_papers(path):
     name = "Boston housing (standardized)"
     assert f"* {name}, FAWN by ROPD: the sign is a misprint" in text
     assert f'data-dataset="{name}"' in page
-    for word, (sign, _) in VERDICTS.items():
-        assert f"{sign} {word}" in re.sub(r"\s+", " ", text)
-        assert f"<option>{word}</option>" in page
+    for word, (sign, meaning) in VERDICTS.items():
+        empty = word in ("not run", "data not present")
+        assert (f"{sign} {word}" in re.sub(r"\s+", " ", text)) == (not empty)
+        assert (f"<option>{word}</option>" in page) == (not empty)
+        assert (f"{meaning} year (FAWN)." in text) == empty
+    assert page.count("<tr data-dataset") == len(rows) - 2
     assert not re.search(r"\bnan\b|\bNone\b", page[page.index("<main") :].split("<script")[0])
 
 
@@ -603,7 +678,34 @@ def test_benchmark_page_takes_the_rows_of_the_tables(path, tmp_path):
     assert rows
     write_benchmark_report(path, title="Tables 1 and 2", rows=rows)
     page, _, _ = read(path)
-    assert page.count("<tr data-dataset") == len(rows)
+    assert "<tr data-dataset" not in page  # nothing was run: no row, but every entry by name
+    named = "; ".join(re.findall(r"nothing was run(?: yet)?\. ([^.]*)\.</p>", page))
+    assert sum(len(part.split(", ")) for part in named.split("; ")) == len(rows)
+    assert "Boston (VI (sampled), PBP, GP, FAWN-VI, FAWN-ROPD, FAWN-BERN)" in named
+
+
+def test_benchmark_page_opens_on_a_chart_of_the_differences(path):
+    found = {"Boston": -4.0, "Yacht": 1.0, "Naval": 40.0, "Wine": None, "Year": None}
+    words = ("better", "reproduced", "worse", "not in the paper", "not run")
+    rows = [
+        {"dataset": name, "method": "FAWN", "verdict": word, "difference_in_se": difference}
+        for (name, difference), word in zip(found.items(), words, strict=True)
+    ]
+    write_benchmark_report(path, title="Table", rows=rows)
+    page, text, _ = read(path)
+    svg = page[page.index("<svg") : page.index("</svg>")]
+    assert page.index("<svg") < page.index("<table")
+    marks = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)" r="5" class="mark (\w+)"', svg)
+    assert [kind for *_, kind in marks] == ["better", "reproduced", "worse"]
+    x = [float(left) for left, *_ in marks]
+    ticks = {
+        text: float(at)
+        for at, text in re.findall(r'<text x="([\d.]+)" y="[\d.]+" class="tick" [^>]*>([^<]*)', svg)
+    }
+    assert x == pytest.approx(
+        [ticks[f"{MINUS}4"], (ticks["0"] + ticks["+2"]) / 2, ticks["+6"]], abs=0.2
+    )
+    assert "1 of 3 are within what chance allows." in text
 
 
 def test_benchmark_page_names_bad_rows_and_may_be_empty(path):

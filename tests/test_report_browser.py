@@ -1,8 +1,10 @@
 """The HTML pages in a real browser: Debian's chromium, headless."""
 
+import io
 import json
 import shutil
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -98,6 +100,7 @@ def benchmark(tmp_path_factory):
             "nll_mean": -1.0,
             "protocol": "paper",
         },
+        {"dataset": "wine", "method": "FAWN", "verdict": "not in the paper"},
         {"dataset": "year", "method": "FAWN", "verdict": "data not present"},
     ]
     rows = [
@@ -286,6 +289,38 @@ def test_the_page_does_not_scroll_sideways(browser, page, width, request):
     assert wide <= width
 
 
+@pytest.mark.parametrize("page", ["report", "benchmark"])
+def test_on_a_phone_every_cell_is_in_sight_under_its_heading(browser, page, request):
+    open_page(browser, request.getfixturevalue(page), width=390)
+    cells = browser.execute_script(
+        "return [...document.querySelectorAll('tbody td')].filter(c => c.offsetParent).map(c => "
+        "[c.getBoundingClientRect().left, c.getBoundingClientRect().right, c.cellIndex,"
+        " getComputedStyle(c, '::before').content, c.closest('table').tHead.innerText])"
+    )
+    assert len(cells) > 10
+    for left, right, _, label, headings in cells:
+        assert 0 <= left < right <= 390
+        assert label.strip('"').replace('\\"', '"') in headings
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_table_that_goes_on_says_so_at_its_side(browser, benchmark, dark):
+    """The outermost pixels of a table are darker or lighter only where there is more to see."""
+    open_page(browser, benchmark, width=700, dark=dark)
+    box = browser.find_element(By.CSS_SELECTOR, ".scroll")
+    more = "return arguments[0].scrollWidth - arguments[0].clientWidth"
+    assert browser.execute_script(more, box) > 20
+
+    def edges():
+        picture = box.screenshot_as_png
+        image = plt.imread(io.BytesIO(picture))[-3, :, :3]  # the last line has no text
+        return [abs(image[k] - image[len(image) // 2]).max() > 0.05 for k in (1, -2)]
+
+    assert edges() == [False, True]
+    browser.execute_script("arguments[0].scrollLeft = 10000", box)
+    assert edges() == [True, False]
+
+
 def test_filters_of_the_benchmark(browser, benchmark):
     open_page(browser, benchmark)
 
@@ -300,7 +335,7 @@ def test_filters_of_the_benchmark(browser, benchmark):
         # The page filters again only after the browser has emptied the form.
         WebDriverWait(browser, 10).until(lambda _: browser.find_element(By.ID, "shown").text == "4")
 
-    assert shown() == ["boston", "boston", "yacht", "year"]
+    assert shown() == ["boston", "boston", "yacht", "wine"]
     pick = {
         s.get_attribute("name"): Select(s) for s in browser.find_elements(By.TAG_NAME, "select")
     }
@@ -324,12 +359,14 @@ def test_benchmark_sorts_numbers_and_leaves_the_unknown_last(browser, benchmark)
     open_page(browser, benchmark)
     ours = browser.find_elements(By.CSS_SELECTOR, "table.filtered thead button")[5]
     ours.click()
-    assert column(browser, "table.filtered", 0) == ["yacht", "boston", "boston", "year"]
+    assert column(browser, "table.filtered", 0) == ["yacht", "boston", "boston", "wine"]
     ours.click()
-    assert column(browser, "table.filtered", 0) == ["boston", "boston", "yacht", "year"]
+    assert column(browser, "table.filtered", 0) == ["boston", "boston", "yacht", "wine"]
     assert column(browser, "table.filtered", 3) == [
         "▼ worse",
         "= reproduced",
         "▲ better",
-        "∅ data not present",
+        "+ not in the paper",
     ]
+    shown = browser.find_element(By.TAG_NAME, "main").text
+    assert "The data was not there, so nothing was run. year (FAWN)." in shown

@@ -106,7 +106,7 @@ class UnitNoise(AbstractPointwise):
     """y = f + a standard Gaussian, by quadrature."""
 
     @classmethod
-    def start(cls, n_targets, *, noise_std=0.5):
+    def start(cls, n_targets, *, noise_std=0.5, y=None):
         return cls()
 
     @property

@@ -64,6 +64,8 @@ def table():
 class Optimum:
     """The formulas above for standardized rows, and what they predict in the user's units.
 
+    An error is a standard deviation per entry, or a covariance per row.
+
     `jitter` is an error of all standardized inputs; `dropped` the rate at which weights (and not
     biases) are dropped and the rest is scaled up, which adds to the variance of each product.
     """
@@ -80,12 +82,13 @@ class Optimum:
         squares = ((design**2 + v) * (1 + more) * weight[:, None]).sum(axis=0)
         gram = design.T @ (weight[:, None] * design)
         gram[np.diag_indices(3)] = squares
+        gram += np.tensordot(weight, self.together(error, len(x)), 1)
         self.t, before = 1.0, 0.0
         while abs(self.t - before) > 1e-13:
             precision = gram / self.t**2 + np.eye(3) / std**2
             target = design.T @ (weight * y) / self.t**2 + mean / std**2
             self.mean, self.var = np.linalg.solve(precision, target), 1 / np.diag(precision)
-            f, f_var = self.output(design, v)
+            f, f_var = self.output(design, v, self.together(error, len(x)))
             before = self.t
             self.t = np.sqrt(np.average((y - f) ** 2 + f_var, weights=weight))
 
@@ -99,17 +102,26 @@ class Optimum:
         v = np.full(design.shape, self.jitter**2)
         v[:, -1] = 0.0
         if error is not None:
-            v[:, :-1] += (error / self.scale) ** 2
+            var = error**2 if error.ndim == 2 else error.diagonal(axis1=1, axis2=2)
+            v[:, :-1] += var / self.scale**2
         return design, v
 
-    def output(self, design, v):
+    def together(self, error, n):
+        """What a covariance has beside its diagonal: nothing for the intercept."""
+        found = np.zeros((n, 3, 3))
+        if error is not None and error.ndim == 3:
+            found[:, :2, :2] = error / np.outer(self.scale, self.scale) * (1 - np.eye(2))
+        return found
+
+    def output(self, design, v, together=0.0):
         more = self.dropped / (1 - self.dropped) * np.array([1.0, 1.0, 0.0])
         squares = (design**2 + v) * (self.var + (1 + more) * self.mean**2 + more * self.var)
-        return design @ self.mean, (squares - (design * self.mean) ** 2).sum(axis=1)
+        var = (squares - (design * self.mean) ** 2).sum(axis=1)
+        return design @ self.mean, var + self.mean @ (together * np.ones((1, 3, 3))) @ self.mean
 
     def predict(self, x, error=None):
         """Mean and standard deviation of new targets, and that of the noise."""
-        f, var = self.output(*self.standardized(x, error))
+        f, var = self.output(*self.standardized(x, error), self.together(error, len(x)))
         std = self.y_scale * np.sqrt(var + self.t**2)
         return self.y_shift + self.y_scale * f, std, self.y_scale * self.t
 
@@ -117,7 +129,8 @@ class Optimum:
 def assert_is(model, optimum, x, error=None):
     """Equal to four digits of the spread."""
     mean, std, noise = optimum.predict(x, error)
-    found, found_std = model.predict(x, return_std=True, X_std=error)
+    name = "X_cov" if error is not None and error.ndim == 3 else "X_std"
+    found, found_std = model.predict(x, return_std=True, **{name: error})
     np.testing.assert_allclose(found, mean, atol=1e-4 * noise)
     np.testing.assert_allclose(found_std, std, rtol=1e-4)
     np.testing.assert_allclose(model.noise_std_, [noise], rtol=1e-4)
@@ -153,6 +166,44 @@ def test_known_errors_of_inputs_are_those_of_the_closed_form(table):
     model = linear().fit(x, y, X_std=error)
     assert_is(model, truth, x)
     assert_is(model, truth, x, error)
+
+
+def correlated(error):
+    """Covariances of these standard deviations, with a correlation that changes from row to row."""
+    rho = np.linspace(-0.2, 0.98, len(error))
+    cov = error[:, :, None] * error[:, None, :]
+    cov[:, 0, 1] *= rho
+    cov[:, 1, 0] *= rho
+    return cov
+
+
+@pytest.mark.parametrize("batch_size", [None, 7])
+def test_correlated_errors_of_inputs_are_those_of_the_closed_form(table, batch_size):
+    """With weights, in any order, and also where a batch is a part of the rows."""
+    x, y, error, weight = table
+    cov = correlated(error)
+    truth = Optimum(x, y, weight, cov)
+    assert_apart(truth, Optimum(x, y, weight, error), x)  # the diagonal alone is something else
+    assert_apart(truth, Optimum(x, y, weight, cov[::-1]), x)  # and so are those of other rows
+    order = np.random.default_rng(5).permutation(N)
+    recipe = {} if batch_size is None else {"batch_size": batch_size, "max_iter": 6_000}
+    model = linear(**recipe).fit(x[order], y[order], weight[order], X_cov=cov[order])
+    if batch_size is None:
+        assert_is(model, truth, x)
+        assert_is(model, truth, x, cov)
+    else:  # up to what steps on parts of the rows leave
+        mean, _, noise = truth.predict(x)
+        np.testing.assert_allclose(model.predict(x), mean, atol=5e-3 * noise)
+    same = linear(**recipe).fit(x, y, weight, X_cov=cov)
+    np.testing.assert_array_equal(same.predict(x), model.predict(x))
+
+
+def test_a_diagonal_covariance_is_a_standard_deviation_in_training(table):
+    x, y, error, _ = table
+    one = linear().fit(x, y, X_cov=np.einsum("ni,ij->nij", error**2, np.eye(2)))
+    assert_is(one, Optimum(x, y, error=error), x)
+    for_all = linear().fit(x, y, X_cov=np.diag(error[0] ** 2))
+    assert_is(for_all, Optimum(x, y, error=np.tile(error[0], (N, 1))), x)
 
 
 def test_errors_per_column_and_weights_together(table):

@@ -169,6 +169,10 @@ def test_kinds_of_columns():
         ([np.nan] * 12, "no value in any row"),
         ([*[1.0] * 11, np.inf], "column 'x' is infinite in row 12"),
         ([*[1.0] * 11, 1e300], r"is 1e\+300 in row 12 of data.csv, more than 1e\+100"),
+        (
+            np.arange(12) * 1e-300,
+            "column 'x' varies by 1.1e-299 only, less than 1e-100: rescale it",
+        ),
     ],
 )
 def test_columns_that_are_refused(cells, sentence):
@@ -262,8 +266,10 @@ def test_targets():
         with pytest.raises(TableError, match=sentence):
             surveyed({"x": Y, "y": y}, **roles)
 
-    fails(["a", "b"] * 6, "target 'y' holds the text 'a' in row 1")
-    fails([True, False] * 6, "target 'y' holds true or false: a target must be a number")
+    fails([*"1234567890", "a", "b"], "target 'y' holds the text 'a' in row 11")
+    fails(["a"] * 12, "target 'y' is 'a' in all rows: there is nothing to learn")
+    fails(["a"] * 11 + ["b"], "target 'y' is 'b' in only one row: a class needs two or more")
+    fails(list("abcdefghijkl"), "text with 12 different values in 12 rows: a target must be")
     fails(pa.array(range(12), pa.date32()), "dates or times")
     fails([None] * 12, "no value in any row")
     fails([1.0] * 12, "target 'y' is 1 in all rows")

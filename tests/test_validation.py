@@ -16,7 +16,9 @@ from varprop.estimators.validation import (
     trust,
     trusted,
 )
+from varprop.learning.likelihoods import GaussianLikelihood
 from varprop.predictive import Predictive
+from varprop.predictive.simple import constant_gaussian
 
 
 def table(n, seed=0, copies=1, weight=None):
@@ -101,27 +103,27 @@ def judged(aside, mean_of, std):
     for fold in aside.folds:
         mean = mean_of(fold.held.y[:, 0])
         found.append(Predictive.gaussian(mean, np.zeros(len(mean)), std**2))
-    return Judged.of(aside, found)
+    return Judged(aside, tuple(found), GaussianLikelihood)
 
 
 class TestTrust:
     data = table(200)
     aside = SetAside.of(data, 0, every_row=True)
-    scaling = Scaling.of(data)
+    constant = constant_gaussian(Scaling.of(data), 1, n_seen=200, squeeze=True)
 
     def test_a_good_model_is_trusted(self):
-        found = trust(judged(self.aside, lambda y: y + 0.01, 0.05), self.scaling, squeeze=True)
+        found = trust(judged(self.aside, lambda y: y + 0.01, 0.05), self.constant, 1)
         assert found == pytest.approx(1 - 0.1 / 200.1, abs=1e-3)
 
     def test_a_model_that_is_far_too_sure_is_not(self):
-        found = trust(judged(self.aside, lambda y: y + 0.5, 1e-3), self.scaling, squeeze=True)
+        found = trust(judged(self.aside, lambda y: y + 0.5, 1e-3), self.constant, 1)
         assert found < 1e-6
 
     def test_equal_targets_leave_nothing_to_judge_by(self):
         data = Data(self.data.x, np.full(200, 3.0))
         aside = SetAside.of(data, 0, every_row=True)
         found = judged(aside, lambda y: y, 1.0)
-        assert trust(found, Scaling.of(data), squeeze=True) is None
+        assert trust(found, self.constant, 1) is None
 
     def test_a_spike_must_not_spoil_the_crps(self):
         """Nine of ten rows are met exactly, the tenth is missed by far, and rewarded by density."""
@@ -130,7 +132,7 @@ class TestTrust:
             return np.where(np.abs(y) > 1.6, y + 40.0, y)
 
         spike = judged(self.aside, mean, 1e-4)
-        broad = judged_constant(self.aside, self.scaling, squeeze=True)
+        broad = judged_constant(self.aside, self.constant, GaussianLikelihood)
         by_density = stack_weights(np.stack([spike.log_density, broad.log_density]))
         assert mixed([spike, broad], by_density).crps()[0] > 1.5 * broad.crps()[0]
         weights = trusted([spike, broad])
@@ -138,10 +140,38 @@ class TestTrust:
         assert 0 < weights[0] < by_density[0]
         assert ratio == pytest.approx(1 + CRPS_SLACK, abs=1e-6)
 
+    def test_intervals_hold_enough_rows(self):
+        """The mean is good, the spread stated is half: density alone would take it as it is."""
+        noise = np.random.default_rng(5).normal(size=1000)
+
+        def mean(y):
+            return y + 0.15 * noise[: len(y)]
+
+        sure = judged(self.aside, mean, 0.08)
+        broad = judged_constant(self.aside, self.constant, GaussianLikelihood)
+        by_density = stack_weights(np.stack([sure.log_density, broad.log_density]))
+
+        def held(weights):
+            found = mixed([sure, broad], weights)
+            inside = []
+            for fold, prediction in zip(self.aside.folds, found.predictions, strict=True):
+                lower, upper = prediction.interval(0.9)
+                y = fold.held.y[:, 0]
+                inside.append((lower <= y) & (y <= upper))
+            return np.concatenate(inside).mean()
+
+        weights = trusted([sure, broad])
+        assert held(by_density) < 0.75
+        assert 0.8 <= held(weights) < 0.85
+        assert by_density[0] - 0.3 < weights[0] < by_density[0]
+        # Of a spread that is right nothing is taken away.
+        right = trusted([judged(self.aside, mean, 0.15), broad])
+        assert right[0] > 0.999
+
     def test_a_fold_without_a_prediction_counts_as_a_failure(self):
         good = judged(self.aside, lambda y: y, 0.05)
-        partial = Judged.of(self.aside, [None, *good.predictions[1:]])
+        partial = Judged(self.aside, (None, *good.predictions[1:]), GaussianLikelihood)
         assert np.isneginf(partial.log_density[: len(self.aside.folds[0].held.y)]).all()
         assert np.isinf(partial.crps()).all()
-        found = trust(partial, self.scaling, squeeze=True)
+        found = trust(partial, self.constant, 1)
         assert 0.5 < found < 0.85

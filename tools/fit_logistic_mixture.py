@@ -3,7 +3,7 @@
 Monahan & Stefanski (1989): sigmoid(x) ~ sum_i p_i Phi(s_i x), with p summing to 1, so that its mean
 under a Gaussian, sum_i p_i Phi(s_i m / sqrt(1 + s_i^2 v)), is in closed form for every mean m and
 variance v. The fit minimizes the largest error (a p-norm driven up). Run it to print the table in
-`src/varprop/nn/activations.py` (needs SciPy):
+`src/varprop/moments/logistic.py` (needs SciPy):
 
     .venv/bin/python tools/fit_logistic_mixture.py
 """

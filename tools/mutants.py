@@ -57,7 +57,10 @@ TESTS: dict[str, tuple[int, str]] = {
     "nn/registry.py": (5, "regressor persistence"),
     "nn/variables.py": (7, "survivors_core noise twins bad_input"),
     "nn/weights.py": (9, "survivors_core weights layers bad_input"),
-    "learning/likelihoods.py": (11, "survivors_core likelihoods likelihoods_integrals objectives"),
+    "learning/likelihoods/gaussian.py": (
+        11,
+        "survivors_core likelihoods likelihoods_integrals objectives",
+    ),
     "learning/objectives.py": (9, "survivors_core objectives"),
     "learning/priors.py": (11, "survivors_core priors objectives"),
     "training/preparation.py": (9, f"survivors_training outcomes training prediction {_DEVICES}"),
@@ -95,7 +98,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "if isinstance(params, np.ndarray):  ->  if (True):",
     ): "NumPy's split of a JAX array gives the same slices; it only compiles to slower programs.",
     (
-        "learning/likelihoods.py",
+        "learning/likelihoods/gaussian.py",
         "if isinstance(total, JointGaussian):  ->  if (True):",
     ): "Gaussian.log_prob is the same density; it only has a case for a variance of 0 as well.",
     (
@@ -113,8 +116,10 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "A compiled program places what is not placed yet, at the cost of a copy per call.",
     (
         "training/preparation.py",
-        "out = jax.eval_shape(lambda x: model.network.moments(x).mean, row).shape[-1]  ->  "
-        "out = jax.eval_shape(lambda x: model.network.moments(x).mean, row).shape[(1)]",
+        "out = jax.eval_shape(lambda *x: model.network.moments(as_input(*x)).mean, *row).shape[-1]"
+        "  ->  "
+        "out = jax.eval_shape(lambda *x: model.network.moments(as_input(*x)).mean, *row)"
+        ".shape[(1)]",
     ): "The output of a batch has two axes: the last is number 1.",
 }
 

@@ -10,9 +10,12 @@ from .compilation import use_one_thread as use_one_thread
 from .data.source import Data as Data
 from .data.statistics import Scaling as Scaling
 from .errors import FitWarning as FitWarning
+from .estimators.classifier import FAWNClassifier as FAWNClassifier
 from .estimators.regressor import FAWNRegressor as FAWNRegressor
 from .estimators.stack import StackedRegressor as StackedRegressor
 from .estimators.stack import default_networks as default_networks
+from .estimators.stack_classes import StackedClassifier as StackedClassifier
+from .estimators.stack_classes import default_class_networks as default_class_networks
 from .files.model import load_model as load_model
 from .files.model import save_model as save_model
 from .learning import likelihoods as likelihoods
@@ -31,6 +34,7 @@ from .moments.gaussian import JointGaussian as JointGaussian
 from .nn.checking import CheckReport as CheckReport
 from .nn.checking import check as check
 from .nn.registry import register as register
+from .predictive import class_metrics as class_metrics
 from .predictive import conformal as conformal
 from .predictive import diagnostics as diagnostics
 from .predictive import importance as importance

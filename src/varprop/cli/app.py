@@ -15,7 +15,7 @@ import typer
 
 from varprop import __version__
 from varprop.atomic import clean_up
-from varprop.cli import data
+from varprop.cli import data, shared
 from varprop.cli.bench import bench
 from varprop.cli.demo import demo
 from varprop.cli.evaluate import evaluate
@@ -100,6 +100,7 @@ def _end_by_signals() -> None:
 
 def main() -> None:
     """Run the command line."""
+    shared.own_process = True
     _keep_compiled()
     _end_by_signals()
     for stream in (sys.stdout, sys.stderr):

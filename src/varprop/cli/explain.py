@@ -69,6 +69,7 @@ def explain(
         return
 
     from varprop.tables import explain_table
+    from varprop.tables.effects import EXPLAINED
 
     explained, notes = explain_table(fitted, source, unseen=unseen.value)
     shared.note(notes, quiet=quiet)
@@ -77,30 +78,34 @@ def explain(
         return
     if quiet:
         return
+    classes = fitted.preprocessing.outcome.classes
+    what, spread = EXPLAINED["classes" if classes else "numbers"]
     for row in explained:
-        for name, part in row["targets"].items():
+        parts = row["targets"]
+        if classes:  # of the most probable; --json has them all
+            best = max(parts, key=lambda name: parts[name][what])
+            parts = {best: parts[best]}
+        for name, part in parts.items():
             ids = "".join(f", {key} {value}" for key, value in row["id"].items())
             inputs = sorted(
                 part["inputs"].items(),
-                key=lambda item: -max(abs(item[1]["mean"]), abs(item[1]["std"])),
+                key=lambda item: -max(abs(item[1][what]), abs(item[1][spread])),
             )
             shown = inputs[: top or None]
             shared.print_table(
-                f"row {row['row']}{ids}: {name} {shared.in_digits(part['mean'])} ± "
-                f"{shared.in_digits(part['std'])}",
-                ["input", "value", "typical", "moves the mean by", "moves the std by"],
+                f"row {row['row']}{ids}: {name} {_both(part, what, spread)}",
+                ["input", "value", "typical", f"moves the {what} by", f"moves the {spread} by"],
                 [
                     [
                         column,
                         _cell(entry["value"]),
                         _cell(entry["typical"]),
-                        _change(entry["mean"]),
-                        _change(entry["std"]),
+                        _change(entry[what]),
+                        _change(entry[spread]),
                     ]
                     for column, entry in shown
                 ],
-                caption=f"a typical row: {shared.in_digits(part['typical_mean'])} ± "
-                f"{shared.in_digits(part['typical_std'])}",
+                caption=f"a typical row: {_both(part, f'typical_{what}', f'typical_{spread}')}",
             )
             if len(shown) < len(inputs):
                 shared.say(f"({len(inputs) - len(shown)} more inputs: --top 0 shows all.)")
@@ -159,6 +164,12 @@ def _budget(
             )
         if output is not None:
             shared.say(f"Wrote {rows.n_rows_read} rows to {output}.", err=True)
+
+
+def _both(part: dict[str, Any], what: str, spread: str) -> str:
+    """Return mean and spread, or probability and entropy."""
+    first, second = shared.in_digits(part[what]), shared.in_digits(part[spread])
+    return f"{first} ± {second}" if spread.endswith("std") else f"{first}, entropy {second}"
 
 
 def _cell(value: Any) -> str:

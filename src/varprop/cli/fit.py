@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,28 @@ from varprop.cli import opening, shared
 
 if TYPE_CHECKING:
     from varprop.tables.model import TableModel
+
+
+#: "auto", and the names in `varprop.tables.outcomes.LIKELIHOODS`, which is imported late.
+Likelihood = enum.StrEnum(
+    "Likelihood",
+    [
+        "auto",
+        "gaussian",
+        "heteroscedastic",
+        "student-t",
+        "yeo-johnson",
+        "log-normal",
+        "poisson",
+        "negative-binomial",
+        "censored",
+        "censored-log-normal",
+        "logit",
+        "probit",
+        "softmax",
+        "ordinal",
+    ],
+)
 
 
 @shared.command
@@ -62,14 +85,42 @@ def fit(
         ),
     ] = shared.Kind.stack,
     objective: Annotated[
-        shared.Objective, typer.Option("--objective", help="What training minimizes.")
-    ] = shared.Objective.ropd,
-    likelihood: Annotated[
-        shared.Likelihood,
+        shared.Objective | None,
         typer.Option(
-            "--likelihood", help="Noise of one size, or of a size that depends on inputs."
+            "--objective", help="What training minimizes; ropd, or vi for classes, unless given."
         ),
-    ] = shared.Likelihood.gaussian,
+    ] = None,
+    likelihood: Annotated[
+        Likelihood,
+        typer.Option(
+            "--likelihood",
+            help="What the target is, numbers, counts, classes or censored numbers, and how it "
+            "scatters; auto goes by its values.",
+        ),
+    ] = Likelihood.auto,
+    exposure: Annotated[
+        str | None,
+        typer.Option(
+            "--exposure", metavar="COLUMN", help="What counts are in proportion to: time, area."
+        ),
+    ] = None,
+    censoring: Annotated[
+        str | None,
+        typer.Option(
+            "--censoring",
+            metavar="COLUMN",
+            help="Says of each target if it is exact (none), a lower limit (right) or an upper one "
+            "(left).",
+        ),
+    ] = None,
+    upper: Annotated[
+        str | None,
+        typer.Option(
+            "--upper",
+            metavar="COLUMN",
+            help="Upper ends of targets known only as a range; an empty end is open.",
+        ),
+    ] = None,
     members: Annotated[int, typer.Option("--members", help="Networks in the ensemble.", min=1)] = 1,
     restarts: Annotated[
         int, typer.Option("--restarts", help="Starts per network; the best is kept.", min=1)
@@ -123,13 +174,14 @@ def fit(
 
     options = {
         "hidden_layer_sizes": sizes,
-        "objective": objective.value,
         "likelihood": likelihood.value,
         "n_members": members,
         "n_restarts": restarts,
         "max_iter": max_iter,
         "output_covariance": joint,
     }
+    if objective is not None:
+        options["objective"] = objective.value
     fitted = fit_table(
         source,
         Roles(
@@ -139,6 +191,9 @@ def fit(
             categories=tuple(category or ()),
             numbers=tuple(number or ()),
             missing=missing.value,
+            exposure=exposure,
+            censoring=censoring,
+            upper=upper,
         ),
         options,
         model=kind.value,
@@ -149,6 +204,8 @@ def fit(
         on_notes=lambda notes: shared.note(notes, quiet=quiet),
     )
     model, held = fitted.model, fitted.holdout
+    outcome = model.preprocessing.outcome
+    options["likelihood"] = outcome.likelihood
     model.save(output)
     if report is not None and held is None:
         shared.note(["there is no report, since no rows were held out."], quiet=quiet)
@@ -171,6 +228,9 @@ def fit(
                 "holdout_rows": n_held,
                 "inputs": {c.name: READ_AS[c.values].says for c in model.preprocessing.inputs},
                 "targets": list(target),
+                "kind": outcome.kind,
+                "likelihood": outcome.likelihood,
+                "classes": list(outcome.classes) or None,
                 "scorecard": None if held is None else held.card,
                 "verdict": None if held is None else held.verdict,
                 "weights": model.regressor.weights_,

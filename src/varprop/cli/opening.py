@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import enum
 import os
+import sys
 from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from varprop.cli import shared
 from varprop.cli.shared import UserError, wrong_usage
 
 if TYPE_CHECKING:
@@ -122,6 +125,7 @@ def open_both(
     change: Callable[[Preprocessing], Preprocessing] = lambda known: known,
     targets: bool = False,
     carried: Sequence[str] = (),
+    by_row: bool = False,
 ) -> tuple[TableModel, Source]:
     """Open a table and a model; what does not fit is said before JAX is imported, if it can be.
 
@@ -135,6 +139,8 @@ def open_both(
         Whether the table must have the targets.
     carried
         Further columns that it must have.
+    by_row
+        Whether rows are only predicted one by one, for which the model's plan will do.
     """
     if model == "-":
         raise UserError("a model file cannot come from standard input: give its path.")
@@ -148,15 +154,18 @@ def open_both(
     from varprop.tables.description import read_description
     from varprop.tables.model import TableModel, TableRows
 
+    if shared.own_process:
+        _leave_pandas_out()
+    load = TableModel.load_plan if by_row else TableModel.load
     try:
         known, fitted = read_description(model), None
         if known is None:
-            fitted = TableModel.load(model)
+            fitted = load(model)
             known = fitted.preprocessing
         known = change(known)
         source = open_table(table, dialect, known)
         TableRows(source, known, targets=targets, carried=carried)
-        fitted = fitted or TableModel.load(model)
+        fitted = fitted or load(model)
     except ModelFileError as error:
         if not _looks_like_table(model):
             raise
@@ -165,6 +174,28 @@ def open_both(
             "the table.",
         ) from error
     return dataclasses.replace(fitted, preprocessing=known), source
+
+
+def _leave_pandas_out() -> None:
+    """Let pyarrow believe that there is no pandas, which it would import with its first array.
+
+    That takes longer than predicting, and no command uses it. For the rest of the process, so only
+    in one that is the command line's own.
+    """
+    import pyarrow as pa
+
+    sys.meta_path.insert(0, _NoPandas())
+    pa.array([])  # when it looks for pandas, once and for all
+    del sys.meta_path[0]
+
+
+class _NoPandas(MetaPathFinder):
+    """Says that pandas is not installed."""
+
+    def find_spec(self, name: str, path: object, target: object = None) -> None:
+        """Refuse to find it, and leave all else to others."""
+        if name == "pandas":
+            raise ImportError(name)
 
 
 def _looks_like_table(path: str) -> bool:

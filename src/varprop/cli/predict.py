@@ -37,6 +37,10 @@ def predict(
     quantiles: Annotated[
         str | None, typer.Option("--quantiles", help="More columns, such as 0.1,0.5,0.9.")
     ] = None,
+    survival: Annotated[
+        str | None,
+        typer.Option("--survival", help="More columns: the probability of more than 10,20,50."),
+    ] = None,
     total: Annotated[
         bool, typer.Option("--total", help="Predict the sum over all rows, and not each row.")
     ] = False,
@@ -58,7 +62,7 @@ def predict(
     json: shared.JsonOption = False,
     quiet: shared.QuietOption = False,
 ) -> None:
-    """Predict mean, standard deviation and an interval.
+    """Predict mean, standard deviation and an interval; of classes the probabilities.
 
     The standard deviations of model and noise are added if the model tells them apart, as one that
     was fitted with --objective vi does.
@@ -82,6 +86,14 @@ def predict(
             "--quantiles must be different numbers between 0 and 1, such as 0.1,0.5,0.9, but is "
             f"{quantiles!r}."
         )
+    try:
+        times = tuple(float(part) for part in survival.split(",")) if survival is not None else ()
+    except ValueError:
+        times = (float("nan"),)
+    if any(time != time for time in times) or len(set(times)) < len(times):
+        raise shared.wrong_usage(
+            f"--survival must be different numbers, such as 10,20,50, but is {survival!r}."
+        )
     dialect = opening.told(delimiter, decimal, thousands, encoding, na)
     if recalibrate == "-" == table:
         raise shared.wrong_usage("only one table can come from standard input.")
@@ -100,9 +112,15 @@ def predict(
 
     output_format(output)  # a name that says none is found before the work and not after it
     carried = [] if total_by is None else [total_by]
-    fitted, source = opening.open_both(model, table, dialect, carried=carried)
+    by_row = not summed and recalibrate is None
+    fitted, source = opening.open_both(model, table, dialect, carried=carried, by_row=by_row)
     fitted = fitted.part(only)
     known = fitted.preprocessing
+    if known.outcome.kind == "classes" and (summed or recalibrate or alphas or times):
+        raise shared.wrong_usage(
+            "--quantiles, --survival, --recalibrate and totals are for numbers, but the model "
+            "predicts classes."
+        )
     rows = TableRows(source, known, unseen=unseen.value, targets=False, carried=carried)
     factor, more = None, list[str]()
     if recalibrate is not None:
@@ -128,7 +146,9 @@ def predict(
         )
         batches = iter(totals.to_batches())
     else:
-        batches = predict_table(fitted, rows, interval=interval, quantiles=alphas, factor=factor)
+        batches = predict_table(
+            fitted, rows, interval=interval, quantiles=alphas, factor=factor, survival=times
+        )
     result: dict[str, Any]
     if json and output == "-":
         import pyarrow as pa

@@ -23,7 +23,6 @@ from varprop.errors import InputError, printable
 # output.
 Missing = enum.StrEnum("Missing", ["error", "drop", "impute"])
 Objective = enum.StrEnum("Objective", ["ropd", "vi"])
-Likelihood = enum.StrEnum("Likelihood", ["gaussian", "heteroscedastic"])
 Kind = enum.StrEnum("Kind", ["stack", "network", "linear"])
 
 JsonOption = Annotated[
@@ -38,6 +37,10 @@ SeedOption = Annotated[
 ReportOption = Annotated[
     str | None, typer.Option("--report", metavar="FILE", help="Write an HTML report here.")
 ]
+
+
+#: Whether the process is the command line's own, and not one that calls it.
+own_process = False
 
 
 class ExitCode(enum.IntEnum):
@@ -277,11 +280,12 @@ def show(table: Any, *, at_least: int = 0, anyway: bool = False) -> bool:
 
 def print_scorecard(card: Mapping[str, Mapping[str, Any]], title: str, verdict: str) -> None:
     """Print a scorecard, of several targets a table for each."""
-    from varprop.predictive.scorecard import SCORES, by_target
+    from varprop.predictive.scorecard import CLASS_SCORES, SCORES, by_target
 
     tables = by_target(card)
     for target, models in tables.items():
-        shown = [key for key in SCORES if key in next(iter(models.values()))]
+        known = SCORES | CLASS_SCORES
+        shown = [key for key in known if key in next(iter(models.values()))]
         rows = [
             [name, *(_score(key, values[key]) for key in shown)] for name, values in models.items()
         ]
@@ -293,7 +297,10 @@ def print_scorecard(card: Mapping[str, Mapping[str, Any]], title: str, verdict: 
 def _score(name: str, value: float) -> str:
     if name.startswith("coverage"):
         return f"{100 * value:.0f} %"
-    return f"{value:.3f}" if name in ("NLL", "R2") else in_digits(value)
+    if name == "accuracy":
+        return f"{100 * value:.1f} %"
+    fixed = ("NLL", "R2", "log-loss", "Brier", "calibration error")
+    return f"{value:.3f}" if name in fixed else in_digits(value)
 
 
 def in_digits(value: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -17,9 +18,10 @@ def row_hashes(*columns: np.ndarray | None) -> np.ndarray:
     Parameters
     ----------
     *columns
-        Arrays of numbers, shape (rows, columns) each, as inputs, targets and input variances; None
-        stands for an array that is not there. All are hashed as float64, so that a number rounded
-        to float32 is another one unless float32 holds it. 0 and -0 are equal, and so are all NaNs.
+        Arrays of numbers, shape (rows, columns) or (rows, columns, columns) each, as inputs,
+        targets and input variances; None stands for an array that is not there. All are hashed as
+        float64, so that a number rounded to float32 is another one unless float32 holds it. 0 and
+        -0 are equal, and so are all NaNs.
 
     Returns
     -------
@@ -38,7 +40,7 @@ def row_hashes(*columns: np.ndarray | None) -> np.ndarray:
     for place, array in enumerate(columns):
         if array is None:
             continue
-        for column in array.T:
+        for column in array.reshape(len(array), math.prod(array.shape[1:])).T:
             numbers = column.astype(np.float64) + 0.0  # -0 becomes 0
             numbers[np.isnan(numbers)] = np.nan
             hashes = _mixed(hashes ^ numbers.view(np.uint64))

@@ -90,6 +90,7 @@ class _Part(AbstractSource):
         source = chosen.source
         self.features, self.targets = source.features, source.targets
         self.weight_name, self.uncertain = source.weight_name, source.uncertain
+        self.correlated = source.correlated
         self.sound, self.repeated = source.sound, source.repeated
         self._chosen, self._held = chosen, held
 

@@ -7,6 +7,7 @@ number once and says how to scale, and training scales when a buffer is filled.
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,7 +41,8 @@ class Rows(NamedTuple):
     weight
         Shape (rows,), or None if every row counts once.
     x_var
-        Variance of the inputs' error, shape of x, or None if they are exactly known.
+        Variance of the inputs' error, shape of x, or its covariance, (rows, inputs, inputs), or
+        None if they are exactly known.
     """
 
     x: Any
@@ -75,8 +77,12 @@ class AbstractSource(ABC):
         Names of the columns that are inputs and outputs.
     weight_name
         Name of the column of sample weights, or None.
+    exposure_name
+        Name of the last of the targets, if it is no target but the exposure of counts; else None.
     uncertain
         Whether rows come with the variance of their inputs' error.
+    correlated
+        Whether that is a covariance, a matrix for every row.
     sound
         Whether every number was looked at already: it is not done again.
     repeated
@@ -87,6 +93,8 @@ class AbstractSource(ABC):
     targets: tuple[str, ...]
     weight_name: str | None
     uncertain: bool
+    exposure_name: str | None = None
+    correlated: bool = False
     sound: bool = False
     repeated: bool = False
 
@@ -110,6 +118,19 @@ class AbstractSource(ABC):
         return (*self.features, *self.targets, *weight)
 
     @property
+    def error_shape(self) -> tuple[int, ...] | None:
+        """Shape of what a row says of its inputs' error; None if they are exactly known."""
+        if not self.uncertain:
+            return None
+        return (len(self.features),) * (2 if self.correlated else 1)
+
+    @property
+    def row_numbers(self) -> int:
+        """How many numbers a row has."""
+        error = 0 if self.error_shape is None else math.prod(self.error_shape)
+        return len(self.columns) + error
+
+    @property
     def n_rows(self) -> int:
         """Number of rows in all blocks."""
         return sum(self.block_rows)
@@ -128,7 +149,8 @@ class Data(AbstractSource):
     weight
         Sample weights >= 0, shape (rows,); 2 means the row counts twice. All 1 unless given.
     x_var
-        Known variance of the inputs' measurement error, shape of x; none unless given.
+        Known variance of the inputs' measurement error, shape of x; or its covariance, shape (rows,
+        inputs, inputs), where errors of a row are correlated. None unless given.
     names
         Names of the inputs and then of the targets, for errors.
     numbers
@@ -158,6 +180,7 @@ class Data(AbstractSource):
     features: tuple[str, ...] = dataclasses.field(init=False)
     targets: tuple[str, ...] = dataclasses.field(init=False)
     uncertain: bool = dataclasses.field(init=False)
+    correlated: bool = dataclasses.field(init=False)
 
     def __post_init__(self):
         parts = {name: getattr(self, name) for name in ("x", "y", "weight", "x_var")}
@@ -171,7 +194,7 @@ class Data(AbstractSource):
                 array = array.astype(np.float64)
             if name == "y" and array.ndim == 1:
                 array = array[:, None]
-            if array.ndim != (1 if name == "weight" else 2):
+            if array.ndim != (1 if name == "weight" else 2) and (name, array.ndim) != ("x_var", 3):
                 raise ValueError(f"{name} must have shape (rows, columns), not {array.shape}.")
             object.__setattr__(self, name, array)
         if len(self.x) != len(self.y):
@@ -182,9 +205,9 @@ class Data(AbstractSource):
             raise ValueError("x has no columns.")
         if self.weight is not None and self.weight.shape != (len(self.x),):
             raise ValueError(f"weight has shape {self.weight.shape}, but needs ({len(self.x)},).")
-        if self.x_var is not None and self.x_var.shape != self.x.shape:
-            raise ValueError(f"x_var has shape {self.x_var.shape}, but x has {self.x.shape}.")
         n, d = self.x.shape[1], self.y.shape[1]
+        if self.x_var is not None and self.x_var.shape not in (self.x.shape, (len(self.x), n, n)):
+            raise ValueError(f"x_var has shape {self.x_var.shape}, but x has {self.x.shape}.")
         names = [f"x[:, {i}]" for i in range(n)] + [f"y[:, {i}]" for i in range(d)]
         names = names if self.names is None else [str(name) for name in self.names]
         if len(names) != n + d:
@@ -194,6 +217,7 @@ class Data(AbstractSource):
         if self.weight is None:
             object.__setattr__(self, "weight_name", None)
         object.__setattr__(self, "uncertain", self.x_var is not None)
+        object.__setattr__(self, "correlated", self.uncertain and self.x_var.ndim == 3)
 
     def __repr__(self) -> str:
         """Return sizes, not values."""
@@ -288,9 +312,9 @@ def check_columns(source: AbstractSource, piece: Rows, block: int) -> None:
     varprop.data.source.SourceError: block 0 has x of shape (4, 3), but its source promises (4, 2).
     """
     n = len(piece.x)
-    inputs = (n, len(source.features))
     weights = None if source.weight_name is None else (n,)
-    promised = (inputs, (n, len(source.targets)), weights, inputs if source.uncertain else None)
+    error = None if source.error_shape is None else (n, *source.error_shape)
+    promised = ((n, len(source.features)), (n, len(source.targets)), weights, error)
     for name, array, shape in zip(Rows._fields, piece, promised, strict=True):
         found = None if array is None else array.shape
         if found != shape:

@@ -68,10 +68,32 @@ class Scaling:
         """Return weighted mean and standard deviation of a source's rows."""
         return Statistics.of(source).scaling
 
-    def raw_targets(self) -> Scaling:
-        """Return the same for the inputs, with targets taken as they are."""
-        y = np.zeros(len(self.y_shift))
-        return Scaling(self.x_shift, self.x_scale, y, y + 1)
+    def of_columns(self, scaled: tuple[bool, ...]) -> Scaling:
+        """Return the scaling of y's columns, as blocks: those of the targets come first.
+
+        Parameters
+        ----------
+        scaled
+            For each block, whether it has the targets' shift and scale, or is taken as it is.
+
+        Examples
+        --------
+        >>> found = Scaling(np.zeros(1), np.ones(1), np.array([5.0, 7.0]), np.array([2.0, 3.0]))
+        >>> found.of_columns((True, False)).y_shift.tolist()
+        [5.0, 0.0]
+        """
+        if scaled == (True,):
+            return self
+        d = len(self.y_shift) // len(scaled)
+        shift = [self.y_shift[:d] if one else np.zeros(d) for one in scaled]
+        scale = [self.y_scale[:d] if one else np.ones(d) for one in scaled]
+        return Scaling(self.x_shift, self.x_scale, np.concatenate(shift), np.concatenate(scale))
+
+    def of_targets(self, n_targets: int) -> Scaling:
+        """Return the scaling of the first columns of y alone, which are the targets."""
+        return dataclasses.replace(
+            self, y_shift=self.y_shift[:n_targets], y_scale=self.y_scale[:n_targets]
+        )
 
     def inputs(self, x: np.ndarray, x_var: np.ndarray | None, dtype: Any) -> tuple[Any, Any]:
         """Standardize inputs, and the variance of their error, and only then round to a dtype.
@@ -310,7 +332,14 @@ def sound_rows(source: AbstractSource) -> Iterator[tuple[int, int, Rows]]:
                 if array is None:
                     continue
                 bad, problem = first_nonfinite(array), "remove or impute it first"
-                if bad is None and kind in ("weight", "x_var") and (array < 0).any():
+                if bad is None and array.ndim == 3:
+                    if (wrong := no_covariance(array)).any():
+                        raise SourceError(
+                            f"the covariance of the inputs' errors in "
+                            f"{source.where(block, start + int(np.argmax(wrong)))} is none: it "
+                            "must be symmetric and positive semidefinite."
+                        )
+                elif bad is None and kind in ("weight", "x_var") and (array < 0).any():
                     bad, problem = np.argwhere(array < 0)[0], "it must not be negative"
                 if bad is not None:
                     column = source.weight_name if kind == "weight" else names[kind][bad[1]]
@@ -339,6 +368,24 @@ def first_nonfinite(values: np.ndarray) -> np.ndarray | None:
             return None
     bad = np.argwhere(~np.isfinite(values))
     return bad[0] if len(bad) else None
+
+
+def no_covariance(cov: np.ndarray) -> np.ndarray:
+    """Say which finite matrices (..., n, n) are not symmetric and positive semidefinite.
+
+    Examples
+    --------
+    >>> no_covariance(np.array([[[1.0, 0.5], [0.5, 1.0]], [[1.0, 2.0], [2.0, 1.0]]])).tolist()
+    [False, True]
+    """
+    # Of correlations, so that columns of any units are judged alike.
+    var = np.diagonal(cov, axis1=-2, axis2=-1)
+    scale = np.sqrt(np.where(var > 0, var, 1.0))
+    corr = cov / scale[..., None] / scale[..., None, :]
+    bad = np.abs(corr - np.swapaxes(corr, -1, -2)).max(axis=(-2, -1)) > 1e-6
+    # An error of no size has no units, and nothing in common with others.
+    bad |= (var < 0).any(axis=-1) | ((cov != 0) & (var == 0)[..., None]).any(axis=(-2, -1))
+    return np.asarray(bad | (np.linalg.eigvalsh(corr).min(axis=-1) < -1e-6))
 
 
 def _name(value: float) -> str:

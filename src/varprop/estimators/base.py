@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from typing import Any, TypeVar
 
+import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from varprop.data.domain import Domain, Outside
 from varprop.data.fingerprints import Fingerprints, row_hashes
-from varprop.data.source import AbstractSource, Rows
+from varprop.data.source import AbstractSource
 from varprop.data.statistics import Scaling
-from varprop.estimators.inputs import check_inputs
+from varprop.estimators.inputs import check_exposure, check_inputs
 from varprop.estimators.methods import PredictiveMethods
+from varprop.learning.likelihoods import AbstractLikelihood
+from varprop.predictive.contract import AbstractNumeric
 
-R = TypeVar("R", bound="AbstractRegressor")
+R = TypeVar("R", bound="AbstractEstimator")
 
 
-class AbstractRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, BaseEstimator):
-    """A regressor that knows where its training rows lie, and that files can hold."""
+class AbstractEstimator(BaseEstimator):
+    """An estimator that knows where its training rows lie, and that files can hold."""
 
     n_outputs_: int
     target_names_: list[str] | None
@@ -28,6 +32,11 @@ class AbstractRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, Bas
     domain_: Domain | None
     fingerprints_: Fingerprints | None
     _y_ndim: int
+
+    @property
+    @abstractmethod
+    def _kind(self) -> type[AbstractLikelihood]:
+        """How targets are observed."""
 
     def _see(self, source: AbstractSource) -> None:
         """Remember where rows lie, and which they are, without keeping them."""
@@ -59,7 +68,7 @@ class AbstractRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, Bas
             raise ValueError("the model does not know its training range: fit it, by `fit`, anew.")
         return self.domain_.outside(X)
 
-    def share_seen(self, X: Any, y: Any) -> float | None:
+    def share_seen(self, X: Any, y: Any, *, exposure: Any = None) -> float | None:
         """Return the share of rows, inputs and targets, that the model was trained on.
 
         Returns
@@ -69,8 +78,24 @@ class AbstractRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, Bas
         """
         if self.fingerprints_ is None:
             return None
-        rows = Rows(X, y.reshape(len(X), -1))
-        return self.fingerprints_.share_seen(row_hashes(rows.x, rows.y))
+        return self.fingerprints_.share_seen(self._hashes(X, y, exposure))
+
+    def rows_seen(self, X: Any, y: Any, *, exposure: Any = None) -> np.ndarray | None:
+        """Return which rows, inputs and targets, the model was trained on, shape (n_rows,).
+
+        Returns
+        -------
+        ndarray or None
+            None if it is not known.
+        """
+        if self.fingerprints_ is None:
+            return None
+        return self.fingerprints_.seen(self._hashes(X, y, exposure))
+
+    def _hashes(self, X: Any, y: Any, exposure: Any) -> np.ndarray:
+        given = self._kind.given
+        columns = given.columns(y.reshape(len(X), -1), check_exposure(exposure, len(X), given))
+        return row_hashes(X, columns)
 
     # ---- files ------------------------------------------------------------------------------
 
@@ -110,7 +135,8 @@ class AbstractRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, Bas
         The graph takes ``X``, double of shape (rows, n_features) in the units of the training data,
         and gives ``mean`` and ``std``, double of shape (rows, n_outputs), and ``cov`` of shape
         (rows, n_outputs, n_outputs) if the covariance between outputs is modeled. A mixture gives
-        its moments.
+        its moments. That of a classifier gives ``probabilities``, (rows, n_classes) in the order of
+        ``classes_``, and ``aleatoric``, (rows, 1): what of their entropy is chance.
 
         Parameters
         ----------
@@ -121,3 +147,16 @@ class AbstractRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, Bas
 
         check_is_fitted(self)
         export_onnx(self, path)
+
+
+class AbstractRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, AbstractEstimator):
+    """One whose targets are numbers."""
+
+    def _exposed(self, dist: AbstractNumeric, exposure: Any) -> AbstractNumeric:
+        """Return what is predicted at exposures other than 1."""
+        kind, n_rows = self._kind, dist.n_rows
+        checked = check_exposure(exposure, n_rows, kind.given)
+        if checked is None:
+            return dist
+        columns = kind.given.columns(np.zeros((n_rows, self.n_outputs_)), checked)
+        return kind.as_observed(dist, columns)[0]  # type: ignore[return-value]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from varprop.data.source import AbstractSource, Data, Rows
-from varprop.data.statistics import first_nonfinite, sound_rows
+from varprop.data.statistics import first_nonfinite, no_covariance, sound_rows
+from varprop.data.targets import with_targets
+from varprop.learning.likelihoods.given import NUMBERS, Given
 
 #: Up to this many rows, equal rows are merged and the rest is put in a fixed order.
 MERGE_ROWS = 10_000
@@ -69,16 +73,22 @@ def _first_text(X: Any) -> tuple[Any, str] | None:
     return None
 
 
-def check_input_std(X_std: Any, X: np.ndarray) -> np.ndarray | None:
-    """Return the variances of the inputs' known errors, of the shape of X.
+def check_input_errors(X_std: Any, X_cov: Any, X: np.ndarray) -> np.ndarray | None:
+    """Return variances of the inputs' known errors, or covariances, or None if there are none.
 
     Parameters
     ----------
     X_std
         Standard deviations, >= 0, in the units of X: shape of X, or (features,) for all rows.
+    X_cov
+        Covariances, see `_check_cov`, where errors of a row are correlated.
     X
         Checked inputs.
     """
+    if X_cov is not None:
+        if X_std is not None:
+            raise ValueError("X_std and X_cov say the same thing: give one of them.")
+        return _check_cov(X_cov, X)
     if X_std is None:
         return None
     try:
@@ -102,7 +112,7 @@ def check_input_std(X_std: Any, X: np.ndarray) -> np.ndarray | None:
     return std**2
 
 
-def check_input_cov(X_cov: Any, X: np.ndarray) -> np.ndarray:
+def _check_cov(X_cov: Any, X: np.ndarray) -> np.ndarray:
     """Return the covariances of the inputs' known errors, shape (rows, features, features).
 
     Parameters
@@ -124,14 +134,7 @@ def check_input_cov(X_cov: Any, X: np.ndarray) -> np.ndarray:
         )
     if not np.isfinite(cov).all():
         raise ValueError("X_cov must be finite.")
-    # Of correlations, so that columns of any units are judged alike.
-    var = np.diagonal(cov, axis1=-2, axis2=-1)
-    scale = np.sqrt(np.where(var > 0, var, 1.0))
-    corr = cov / scale[..., None] / scale[..., None, :]
-    bad = np.abs(corr - np.swapaxes(corr, -1, -2)).max(axis=(-2, -1)) > 1e-6
-    # An error of no size has no units, and nothing in common with others.
-    bad |= (var < 0).any(axis=-1) | ((cov != 0) & (var == 0)[..., None]).any(axis=(-2, -1))
-    bad |= np.linalg.eigvalsh(corr).min(axis=-1) < -1e-6
+    bad = no_covariance(cov)
     if np.any(bad):
         where = f" in row {int(np.argmax(bad))}" if bad.ndim else ""
         raise ValueError(
@@ -153,19 +156,25 @@ def rows_to_predict(
         raise ValueError(
             f"X contains {value} in row {bad[0]}, column {column}: remove or impute it first."
         )
-    if X_cov is not None:
-        if X_std is not None:
-            raise ValueError("X_std and X_cov say the same thing: give one of them.")
-        return X, check_input_cov(X_cov, X)
-    return X, check_input_std(X_std, X)
+    return X, check_input_errors(X_std, X_cov, X)
 
 
 def training_data(
-    estimator: Any, X: Any, y: Any, sample_weight: Any, X_std: Any, *, reset: bool
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    X_std: Any,
+    X_cov: Any,
+    *,
+    reset: bool,
+    given: Given = NUMBERS,
+    exposure: Any = None,
 ) -> AbstractSource:
     """Check the shapes of all that `fit` is given and return it as a source.
 
-    The estimator is told the names of features and targets, and how many axes these have.
+    The estimator is told the names of features and targets, and how many axes these have. Columns
+    of y are what a likelihood makes of what is `given`.
 
     Rows of weight 0 are dropped. Up to `MERGE_ROWS` rows, equal rows become one row with the sum
     of their weights and the rows are sorted: then training on a row twice and on the row with
@@ -173,52 +182,117 @@ def training_data(
     to rounding.
     """
     if isinstance(X, AbstractSource):
-        if any(part is not None for part in (y, sample_weight, X_std)):
+        if any(part is not None for part in (y, sample_weight, X_std, X_cov, exposure)):
             raise ValueError("X is a source with targets and weights of its own: give it alone.")
         if X.n_rows < 2:
             raise ValueError(f"the source has {X.n_rows} rows, but at least 2 are needed.")
         # Few rows are put in order, as arrays are: where they come from makes no difference then.
         data: AbstractSource = X
-        if X.n_rows <= MERGE_ROWS:
-            data = _in_order(X)
         names = list(X.features)
         targets: list[str] | None = list(X.targets)
-        y_ndim = 1 if len(X.targets) == 1 else 2
+        width = len(X.targets) - (X.exposure_name is not None)
+        y_ndim = 1 if width == given.blocks else 2
         if reset:
             estimator.n_features_in_ = len(names)
             estimator.feature_names_in_ = np.array(names, object)
         elif names != list(getattr(estimator, "feature_names_in_", names)):
             raise ValueError("the source has other features than the model was fitted with.")
+        n_targets = _n_targets(width, given)
+        if given is not NUMBERS:
+            names = _column_names(X.targets, n_targets, given)
+            change = _with_exposure if X.exposure_name is not None else _without_exposure
+            data = with_targets(X, functools.partial(change, given), names)
+        if X.n_rows <= MERGE_ROWS:
+            data = _in_order(data)
     else:
-        X_checked, y_checked = check_inputs(estimator, X, y=y, reset=reset)
-        y_ndim = y_checked.ndim
+        X_checked, y_checked = _check_both(estimator, X, y, reset=reset, given=given)
+        width = 1 if y_checked.ndim == 1 else y_checked.shape[1]
+        n_targets = _n_targets(width, given)
+        y_ndim = 1 if y_checked.ndim == 1 or width == given.blocks > 1 else 2
         named = getattr(estimator, "feature_names_in_", range(X_checked.shape[1]))
         names = [f"X[:, {name}]" if isinstance(name, int) else str(name) for name in named]
-        targets = _target_names(y)
-        n_targets = 1 if y_ndim == 1 else y_checked.shape[1]
-        names += targets or [f"y[:, {i}]" for i in range(n_targets)]
-        data = _in_order(
-            Data(
-                X_checked,
-                np.asarray(y_checked, np.float64),
-                _check_weight(sample_weight, len(X_checked)),
-                check_input_std(X_std, X_checked),
-                names=names,
-                weight_name="sample_weight",
-            )
+        targets = target_names(y)
+        rows = Data(
+            X_checked,
+            np.asarray(y_checked, np.float64),
+            check_weight(sample_weight, len(X_checked)),
+            check_input_errors(X_std, X_cov, X_checked),
+            names=names + (targets or [f"y[:, {i}]" for i in range(width)]),
+            weight_name="sample_weight",
         )
-    if not reset and len(data.targets) != estimator.n_outputs_:
+        checked = check_exposure(exposure, len(X_checked), given)
+        if given is not NUMBERS:
+            names = _column_names(rows.targets, n_targets, given)
+            changed = with_targets(rows, lambda y: given.columns(y, checked), names)
+            assert isinstance(changed, Data)
+            rows = changed
+        data = _in_order(rows)
+    if not reset and n_targets != estimator.n_outputs_:
         raise ValueError(
-            f"y has {len(data.targets)} targets, but the model was fitted with "
-            f"{estimator.n_outputs_}."
+            f"y has {n_targets} targets, but the model was fitted with {estimator.n_outputs_}."
         )
     if reset:
-        estimator.n_outputs_, estimator._y_ndim = len(data.targets), y_ndim
-        estimator.target_names_ = targets
+        estimator.n_outputs_, estimator._y_ndim = n_targets, y_ndim
+        estimator.target_names_ = None if targets is None else targets[:n_targets]
     return data
 
 
-def _target_names(y: Any) -> list[str] | None:
+def _with_exposure(given: Given, y: np.ndarray) -> np.ndarray:
+    return given.columns(y[:, :-1], y[:, -1])
+
+
+def _without_exposure(given: Given, y: np.ndarray) -> np.ndarray:
+    return given.columns(y, None)
+
+
+def _check_both(
+    estimator: Any, X: Any, y: Any, *, reset: bool, given: Given
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return both as arrays; scikit-learn knows nothing of bounds that are infinite."""
+    if given.blocks == 1 or y is None:
+        return check_inputs(estimator, X, y=y, reset=reset)
+    try:
+        bounds = np.asarray(y, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError("y must hold numbers, a lower and an upper bound per target.") from error
+    finite = np.where(np.isinf(bounds), 0.0, bounds)
+    return check_inputs(estimator, X, y=finite, reset=reset)[0], bounds
+
+
+def _n_targets(width: int, given: Given) -> int:
+    if width % given.blocks:
+        raise ValueError(
+            f"y has {width} columns, but a lower and an upper bound are needed for every target: "
+            "give the same number twice where it is known."
+        )
+    return width // given.blocks
+
+
+def _column_names(names: Sequence[str], n_targets: int, given: Given) -> list[str]:
+    own = list(names[:n_targets])
+    return own + [f"{name} ({more})" for more in given.more for name in own]
+
+
+def check_exposure(exposure: Any, n_rows: int, given: Given) -> np.ndarray | None:
+    """Return exposures as float64 of shape (rows,), or None if there are none."""
+    if exposure is None:
+        return None
+    if not given.exposure:
+        raise ValueError(
+            "exposure is for counts: choose likelihood='poisson' or 'negative-binomial'."
+        )
+    try:
+        found = np.asarray(exposure, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError("exposure must hold one number per row.") from error
+    if found.ndim == 0:
+        found = np.full(n_rows, found)
+    if found.shape != (n_rows,):
+        raise ValueError(f"exposure has shape {found.shape}, but there are {n_rows} rows.")
+    return found
+
+
+def target_names(y: Any) -> list[str] | None:
     """Return the names of a data frame's columns or of a named series; None if there are none."""
     if hasattr(y, "columns"):
         return [str(name) for name in y.columns]
@@ -226,7 +300,7 @@ def _target_names(y: Any) -> list[str] | None:
     return [name] if isinstance(name, str) else None
 
 
-def _check_weight(sample_weight: Any, n_rows: int) -> np.ndarray | None:
+def check_weight(sample_weight: Any, n_rows: int) -> np.ndarray | None:
     """Return sample weights as float64 of shape (rows,), or None if there are none."""
     if sample_weight is None:
         return None
@@ -253,7 +327,7 @@ def _in_order(source: AbstractSource) -> Data:
         raise ValueError(f"{source.weight_name} must not be zero in all rows.")
     n_before = len(x)
     if len(x) <= MERGE_ROWS:
-        parts = [x, y] if x_var is None else [x, y, x_var]
+        parts = [x, y] if x_var is None else [x, y, x_var.reshape(len(x), -1)]
         # Adding 0 turns -0 into 0: the two are equal and must stay so when sorted by bits.
         table = np.concatenate(parts, axis=1, dtype=np.float64) + 0.0
         table, first, where = np.unique(table, axis=0, return_index=True, return_inverse=True)
@@ -261,7 +335,7 @@ def _in_order(source: AbstractSource) -> Data:
         weight = np.bincount(where.ravel(), weight).astype(np.float64)
         ends = np.cumsum([part.shape[1] for part in parts])[:-1]
         x, y, *rest = np.split(table, ends, axis=1)
-        x_var = rest[0] if rest else None
+        x_var = rest[0].reshape(len(x), *source.error_shape) if source.error_shape else None
     if weight is not None and (weight == 1).all():
         weight = None
     names = [*source.features, *source.targets]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
+import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,22 +15,31 @@ from jaxtyping import PRNGKeyArray
 from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
 
-from varprop.data.source import AbstractSource, Data
-from varprop.data.statistics import Scaling, Statistics
+from varprop.data.parts import gather
+from varprop.data.source import AbstractSource, Data, Rows
+from varprop.data.statistics import Scaling, Statistics, standardized
 from varprop.errors import TrainingError
-from varprop.estimators.options import epoch_recipe, make_model, make_objective, make_recipe
-from varprop.estimators.validation import SetAside
+from varprop.estimators.options import (
+    epoch_recipe,
+    likelihood_class,
+    make_model,
+    make_objective,
+    make_recipe,
+)
+from varprop.estimators.trained import Trained
+from varprop.estimators.validation import SetAside, in_memory
 from varprop.learning.likelihoods import AbstractLikelihood
 from varprop.learning.model import Model
 from varprop.nn.parameters import trainable_mask
-from varprop.nn.registry import chosen
-from varprop.predictive.distribution import Predictive
 from varprop.training.engine import best_of, fit_many, restart_lanes
+from varprop.training.posterior import check_gauss_newton, with_weight_root
 from varprop.training.preparation import Lane, prepare
 from varprop.training.recipe import Recipe
-from varprop.training.result import Fit, propagate
+from varprop.training.result import Fit
 from varprop.training.schedule import Outcome
 
+#: Rows, drawn at random, that likelihoods and constant models start from.
+START_ROWS = 50_000
 # From good to bad, so that an ensemble can be given the worst of its members' outcomes.
 _RANK = (Outcome.CONVERGED, Outcome.MAX_STEPS, Outcome.TIME_LIMIT, Outcome.INTERRUPTED)
 
@@ -60,49 +69,6 @@ class _Group(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Trained:
-    """What a run gives.
-
-    Attributes
-    ----------
-    fits
-        One per member.
-    shares
-        Of the members in their mixture.
-    aside
-        What was set aside, if anything was.
-    judges
-        For every fold the fits that have not seen its rows; none if they failed.
-    aside_seed
-        Of the choice of these rows.
-    interrupted
-        Whether it was.
-    """
-
-    fits: list[Fit]
-    shares: np.ndarray
-    aside: SetAside | None
-    judges: tuple[tuple[Fit, ...], ...]
-    aside_seed: int
-    interrupted: bool
-
-    def held(self, *, squeeze: bool) -> list[Predictive | None]:
-        """Predict the rows of every fold by networks that have not seen them."""
-        found: list[Predictive | None] = []
-        for fold, fits in zip(self.aside.folds if self.aside else (), self.judges, strict=True):
-            x, x_var = fold.held.x, fold.held.x_var
-            parts = []
-            for fit in fits:
-                # What precision cannot hold is as bad as no prediction.
-                with contextlib.suppress(ValueError):
-                    parts.append(
-                        propagate(fit.model, x, x_var=x_var, scaling=fit.scaling, squeeze=squeeze)
-                    )
-            found.append(Predictive.mixture(parts) if parts else None)
-        return found
-
-
-@dataclasses.dataclass(frozen=True)
 class Task:
     """What members are trained on, and by what.
 
@@ -116,6 +82,8 @@ class Task:
         Of the rows, or of the model to go on from.
     aside
         What is set aside, if it is chosen already.
+    before
+        The rows before their targets were made logarithms of, if they were.
     """
 
     options: Mapping[str, Any]
@@ -123,17 +91,38 @@ class Task:
     statistics: Statistics
     scaling: Scaling
     aside: SetAside | None = None
+    before: AbstractSource | None = None
+
+    @functools.cached_property
+    def likelihood(self) -> type[AbstractLikelihood]:
+        """How targets are observed."""
+        return likelihood_class(self.options)
+
+    @property
+    def n_targets(self) -> int:
+        """Number of targets: the first columns of y, of which the rest says more."""
+        return len(self.data.targets) // len(self.likelihood.column_scaling)
+
+    @functools.cached_property
+    def _some_targets(self) -> Rows:
+        return gather(self.data, most=START_ROWS, seed=0)
+
+    def constant_numbers(self) -> np.ndarray:
+        """Return what the simplest model keeps of the rows."""
+        rows = self._some_targets
+        return self.likelihood.constant_numbers(rows.y, rows.weight)
 
     def start(self, recipe: Recipe, key: PRNGKeyArray) -> Model:
         """Return a new model."""
-        n, d = len(self.data.features), len(self.data.targets)
-        return self.floored(make_model(self.options, n, d, key), recipe)
+        n, y = len(self.data.features), self._some_targets.y
+        y = standardized(y, self.scaling.y_shift, self.scaling.y_scale)
+        return self.floored(make_model(self.options, n, self.n_targets, key, y=y), recipe)
 
     def floored(self, model: Model, recipe: Recipe) -> Model:
         """Return the model with noise that cannot fall below what the targets allow."""
         if not recipe.noise_floor:
             return model
-        floor = self.statistics.noise_floor / self.scaling.y_scale
+        floor = (self.statistics.noise_floor / self.scaling.y_scale)[: self.n_targets]
         return dataclasses.replace(model, likelihood=model.likelihood.floored(floor))
 
     def seed(self) -> int:
@@ -156,9 +145,7 @@ class Task:
         seed, size = self.seed(), options["n_restarts"]
         aside_seed = seed if aside_seed is None else aside_seed
         source, aside = self.data, self.aside
-        # The constant Gaussian is of targets that are numbers with a spread.
-        scaled = chosen(AbstractLikelihood, options["likelihood"], "likelihood").scales_targets
-        if aside is None and options["validation"] is not None and scaled:
+        if aside is None and options["validation"] is not None:
             every_row = options["validation"] == "bag"
             aside = SetAside.of(self.data, aside_seed, every_row=every_row)
         folds = () if aside is None else aside.folds
@@ -179,7 +166,7 @@ class Task:
             for member_key in jax.random.split(group_key, group.n_members):
                 first = len(lanes)
                 if to_go_on is not None and not group.judges_only:
-                    model = self.floored(to_jax(next(to_go_on)), recipe)
+                    model = self.floored(_to_train(next(to_go_on)), recipe)
                     plain = recipe.replace(kl_warmup=0)
                     lanes.append(Lane(model=model, key=member_key, recipe=plain, rows=group.rows))
                 else:
@@ -192,10 +179,13 @@ class Task:
                     )
                 places.append((group, slice(first, len(lanes))))
         whole = source is self.data and not folds
+        objective, together = make_objective(options), options["row_covariance"] == "gauss-newton"
+        if together:
+            check_gauss_newton(lanes[0].model, objective, recipe.kl_weight)
         fits = fit_many(
             lanes,
             source,
-            make_objective(options),
+            objective,
             scaling=self.scaling,
             statistics=self.statistics if whole else None,
             n_threads=effective_n_jobs(options["n_jobs"]),
@@ -213,6 +203,9 @@ class Task:
                 continue
             losses = tuple(fit.loss for fit in fits[place])
             found = dataclasses.replace(best_of(sound), restart_losses=losses)
+            if together:
+                seen = source if group.rows is None else in_memory(source).take(group.rows)
+                found = with_weight_root(found, seen, objective)
             if not group.judges_only:
                 best.append(found)
                 # Networks of all rows know more, those of folds differ more: half of each.
@@ -253,7 +246,7 @@ class Task:
         if members is None:
             models = [self.start(recipe, member_key) for member_key in jax.random.split(key, n)]
         else:
-            models = [self.floored(to_jax(member), recipe) for member in members]
+            models = [self.floored(_to_train(member), recipe) for member in members]
         # The same key in every epoch where rows stay: the state knows how many there have been. The
         # order in which blocks of a source are read follows from the key alone.
         resident = isinstance(self.data, Data)
@@ -333,6 +326,11 @@ def kept(model: Model) -> Model:
 def to_jax(tree: Any, dtype: Any = None) -> Any:
     """Turn NumPy arrays into JAX arrays, in JAX's float type of the moment unless given."""
     return jax.tree.map(lambda x: jnp.asarray(x, dtype) if isinstance(x, np.ndarray) else x, tree)
+
+
+def _to_train(member: Model) -> Model:
+    """Return a member to go on from, without what it knew of its weights together."""
+    return dataclasses.replace(to_jax(member), weight_root=None)
 
 
 def member_dtype(model: Model) -> np.dtype:

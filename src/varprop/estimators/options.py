@@ -36,10 +36,11 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "hidden_layer_sizes": ["array-like", _COUNT],
     "activation": [str, AbstractActivation],
     "objective": [str, AbstractObjective],
-    "likelihood": [str, type],
+    "likelihood": [str, type, AbstractLikelihood],
     "weights": [str],
     "output_covariance": ["boolean"],
     "propagation": [StrOptions(set(PROPAGATIONS))],
+    "row_covariance": [StrOptions({"weights", "gauss-newton"})],
     "prior": [StrOptions({"learned", "per-layer", "fixed", "ard"}), priors.AbstractPrior],
     "kl_weight": [_AMOUNT, None],
     "kl_warmup": [StrOptions({"auto"}), Interval(numbers.Integral, 0, None, closed="left")],
@@ -79,6 +80,18 @@ def layer_sizes(value: Any) -> tuple[int, ...]:
                 f"hidden_layer_sizes must be whole numbers of at least 1, but one is {size!r}."
             )
     return tuple(map(int, sizes))
+
+
+def likelihood_class(options: Mapping[str, Any]) -> type[AbstractLikelihood]:
+    """Return the kind of likelihood that is chosen.
+
+    Examples
+    --------
+    >>> likelihood_class({"likelihood": "gaussian"}).__name__
+    'GaussianLikelihood'
+    """
+    found = chosen(AbstractLikelihood, options["likelihood"], "likelihood")
+    return found if isinstance(found, type) else type(found)
 
 
 def make_objective(options: Mapping[str, Any]) -> AbstractObjective:
@@ -169,9 +182,14 @@ def epoch_recipe(options: Mapping[str, Any], n_rows: int, *, warm_up: bool) -> R
 
 
 def make_model(
-    options: Mapping[str, Any], n_features: int, n_targets: int, key: PRNGKeyArray
+    options: Mapping[str, Any],
+    n_features: int,
+    n_targets: int,
+    key: PRNGKeyArray,
+    *,
+    y: np.ndarray | None = None,
 ) -> Model:
-    """Return a fresh model, in JAX's float type of the moment.
+    """Return a fresh model, in JAX's float type of the moment; y as in `regression_model`.
 
     Examples
     --------
@@ -199,9 +217,10 @@ def make_model(
     dropout, connect, jitter = (
         options[name] for name in ("dropout", "drop_connect", "input_noise")
     )
-    given = (activation() if isinstance(activation, type) else activation, prior)
+    likelihood = chosen(AbstractLikelihood, options["likelihood"], "likelihood")
+    given = (activation() if isinstance(activation, type) else activation, prior, likelihood)
     # Objects made elsewhere, perhaps in the other precision, get JAX's float type of now.
-    activation, prior = jax.tree.map(
+    activation, prior, likelihood = jax.tree.map(
         lambda leaf: (
             jnp.asarray(leaf, jnp.result_type(float))
             if isinstance(leaf, jax.Array | np.ndarray) and jnp.issubdtype(leaf.dtype, jnp.floating)
@@ -213,7 +232,8 @@ def make_model(
         n_features,
         n_targets,
         key=key,
-        likelihood=chosen(AbstractLikelihood, options["likelihood"], "likelihood"),
+        likelihood=likelihood,
+        y=y,
         hidden_layer_sizes=sizes,
         activation=activation,
         weights=weights.init,

@@ -12,8 +12,10 @@ from varprop.data.parts import gather
 from varprop.data.source import AbstractSource
 from varprop.data.statistics import Scaling
 from varprop.errors import FitWarning
-from varprop.estimators.members import Task, Trained
+from varprop.estimators.members import Task
+from varprop.estimators.trained import Trained
 from varprop.estimators.validation import in_memory
+from varprop.predictive.categories import Categories
 from varprop.training.result import propagate
 from varprop.training.schedule import Outcome
 
@@ -27,6 +29,7 @@ _AT_FLOOR = 1.05
 _WEIGHT = 5.0
 # Share of a column's different values that must still differ in the network's precision.
 _TOLD_APART = 0.5
+_OR_STACK = ", or take StackedRegressor"
 # Rows by which to say that a network is constant, and training rows to compare with.
 _SOME_ROWS, _SOME_TRAINING_ROWS = 4, 2000
 
@@ -82,30 +85,46 @@ def _collapse(model: Any, trained: Trained) -> Iterator[str]:
     if not fits or prediction is None:
         yield (
             "a network trained without a fifth of the rows failed on these: the prediction is "
-            f"{1 - model.trust_:.0%} the constant Gaussian; look for extreme values."
-        )
-        return
-    means = np.reshape(prediction.mean, (len(prediction), -1))
-    if len(means) >= _SOME_ROWS and (means.std(axis=0) < _CONSTANT * model.scaling_.y_scale).all():
-        yield (
-            "the network was pruned to a constant: it says the same of every row; give it more "
-            "rows or fewer hidden units, or take StackedRegressor, which has a linear model too."
+            f"{1 - model.trust_:.0%} the constant model's; look for extreme values."
         )
         return
     seen = aside.source if fold.rows is None else in_memory(aside.source).take(fold.rows)
     rows = gather(seen, most=_SOME_TRAINING_ROWS)
-    x, y = rows.x, rows.y[:, 0] if prediction.squeeze else rows.y
-    scaling = fits[0].scaling
-    known = propagate(
-        fits[0].model, x, x_var=rows.x_var, scaling=scaling, squeeze=prediction.squeeze
-    )
-    trained_nll, new_nll = float(-known.logpdf(y).mean()), float(-judged.log_density.mean())
+    squeeze, scaling, likelihood = prediction.squeeze, fits[0].scaling, judged.likelihood
+    known = propagate(fits[0].model, rows.x, x_var=rows.x_var, scaling=scaling, squeeze=squeeze)
+    known, y = likelihood.as_observed(known, rows.y)
+    classes = isinstance(prediction, Categories)
+    said = prediction.proba if classes else np.reshape(prediction.mean, (len(prediction), -1))
+    scale = 1.0 if classes else y.std(axis=0)
+    if len(said) >= _SOME_ROWS and (said.std(axis=0) < _CONSTANT * scale).all():
+        other = "" if classes else ", or take StackedRegressor, which has a linear model too"
+        yield (
+            "the network was pruned to a constant: it says the same of every row; give it more "
+            f"rows or fewer hidden units{other}."
+        )
+        return
+    trained_nll = float(-known.logpdf(y[:, 0] if squeeze else y).mean())
+    new_nll = float(-judged.log_density.mean())
     if new_nll - trained_nll > _APART:
         yield (
             f"the network is far too sure of itself: rows it was not trained on have an NLL of "
             f"{new_nll:.3g}, its training rows {trained_nll:.3g}. It has {model.trust_:.0%} of the "
-            "prediction, the constant Gaussian the rest; give it more rows or fewer hidden units, "
-            "raise kl_weight, or take StackedRegressor."
+            f"prediction, the constant {'frequencies' if classes else 'Gaussian'} the rest; give "
+            f"it more rows or fewer hidden units, raise kl_weight{'' if classes else _OR_STACK}."
+        )
+
+
+def lonely_classes(codes: Any, labels: np.ndarray) -> Iterator[str]:
+    """Name classes of a single row, of which nothing can be learned and tried; codes or None."""
+    if codes is None:
+        return
+    counts = np.bincount(np.asarray(codes, int), minlength=len(labels))
+    lonely = [str(label) for label in labels[counts == 1]]
+    if lonely and 2 * len(labels) <= len(codes):
+        more = f" (and {len(lonely) - 1} more)" if len(lonely) > 1 else ""
+        yield (
+            f"the class {lonely[0]!r}{more} has one row only: what is said of it is hardly more "
+            "than how rare it is; add rows, or join it with another class."
         )
 
 
@@ -134,7 +153,7 @@ def lost_digits(data: AbstractSource, scaling: Scaling) -> Iterator[str]:
 
 
 def _at_floor(task: Task, trained: Trained) -> bool:
-    floor = task.statistics.noise_floor / task.scaling.y_scale
+    floor = (task.statistics.noise_floor / task.scaling.y_scale)[: task.n_targets]
     noise = [fit.model.likelihood.noise_var for fit in trained.fits if fit.recipe.noise_floor]
     return any(
         var is not None and bool(((floor > 0) & (np.asarray(var) <= _AT_FLOOR * floor**2)).any())

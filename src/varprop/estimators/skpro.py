@@ -70,7 +70,7 @@ class FAWNProbaRegressor(BaseProbaRegressor):
         return self
 
     def _predict_proba(self, X: Any) -> BaseDistribution:
-        dist = self.estimator_.predict_dist(X.to_numpy())
+        dist: Any = self.estimator_.predict_dist(X.to_numpy())
         members = [
             Normal(mu=mean, sigma=std, index=X.index, columns=self._columns)
             for mean, std in zip(*dist.member_moments(), strict=True)

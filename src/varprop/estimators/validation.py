@@ -8,17 +8,19 @@ how much it counts beside simpler models.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from varprop.data.fingerprints import fold_numbers, row_hashes
 from varprop.data.parts import gather, split_source
 from varprop.data.source import AbstractSource, Data, Rows
-from varprop.data.statistics import Scaling
-from varprop.predictive.distribution import Predictive
-from varprop.predictive.metrics import crps_rows
-from varprop.predictive.simple import constant_gaussian
+from varprop.data.targets import with_targets
+from varprop.learning.likelihoods import AbstractLikelihood
+from varprop.learning.likelihoods.given import logarithms
+from varprop.predictive.blend import mixture
+from varprop.predictive.contract import AbstractNumeric, AbstractPredictive
 
 #: Folds of the rows: each network leaves out one of them.
 N_FOLDS = 5
@@ -28,6 +30,8 @@ _MEMORY_BYTES = 2**28
 _MOST_HELD = 20_000
 #: Share by which the CRPS of a mixture may exceed the broadest model's.
 CRPS_SLACK = 0.005
+#: Least share of the rows that intervals of a mixture hold, where 90 % is what they state.
+LEAST_HELD, _INTERVAL = 0.8, 0.9
 # What the broadest model is taken to have explained besides.
 _MORE_ROWS = 0.1
 # Steps of expectation-maximization; the weights of a handful of models are known long before.
@@ -85,8 +89,8 @@ class SetAside:
             Whether every row is to be set aside once. Of more rows than are held in memory only
             some are, for good.
         """
-        width = len(source.columns) + (len(source.features) if source.uncertain else 0)
-        if not isinstance(source, Data) and 8 * width * source.n_rows > _MEMORY_BYTES:
+        n_numbers = source.row_numbers * source.n_rows
+        if not isinstance(source, Data) and 8 * n_numbers > _MEMORY_BYTES:
             share = min(1 / N_FOLDS, _MOST_HELD / source.n_rows)
             source, held = split_source(source, share=share, seed=seed, by_content=True)
             return cls(source, (Fold(None, gather(held)),), source.n_rows, source.n_rows)
@@ -101,6 +105,26 @@ class SetAside:
             for fold in range(number.max() + 1 if every_row else 1)
         ]
         return cls(data, tuple(folds), data.n_rows, n_different)
+
+    def as_trained(self, likelihood: type[AbstractLikelihood]) -> SetAside:
+        """Return the same with columns of y as a likelihood is trained on."""
+        if not likelihood.logged:
+            return self
+        change = _logarithms(likelihood)
+        folds = [Fold(f.rows, f.held._replace(y=change(f.held.y))) for f in self.folds]
+        source = as_trained(self.source, likelihood)
+        return dataclasses.replace(self, source=source, folds=tuple(folds))
+
+
+def as_trained(data: AbstractSource, likelihood: type[AbstractLikelihood]) -> AbstractSource:
+    """Return rows with columns of y as a likelihood is trained on: some want logarithms."""
+    if not likelihood.logged:
+        return data
+    return with_targets(data, _logarithms(likelihood), data.targets)
+
+
+def _logarithms(likelihood: type[AbstractLikelihood]) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda y: logarithms(y, likelihood.column_scaling)
 
 
 def in_memory(source: AbstractSource) -> Data:
@@ -172,25 +196,31 @@ class Judged:
         The rows.
     predictions
         For every fold; None where there is none.
-    log_density
-        Of every row, fold by fold; -inf where there is no prediction.
+    likelihood
+        How rows are observed.
     """
 
     aside: SetAside
-    predictions: tuple[Predictive | None, ...]
-    log_density: np.ndarray
+    predictions: tuple[AbstractPredictive | None, ...]
+    likelihood: type[AbstractLikelihood]
 
-    @classmethod
-    def of(cls, aside: SetAside, predictions: Iterable[Predictive | None]) -> Judged:
-        """Score the predictions of every fold."""
-        predictions, found = tuple(predictions), []
-        for fold, prediction in zip(aside.folds, predictions, strict=True):
-            y = fold.held.y
+    def _observed(self) -> Iterator[tuple[AbstractPredictive | None, np.ndarray]]:
+        """Yield the distribution of what was observed, fold by fold, and the targets."""
+        for fold, prediction in zip(self.aside.folds, self.predictions, strict=True):
             if prediction is None:
-                found.append(np.full(len(y), -np.inf))
-            else:
-                found.append(prediction.logpdf(y[:, 0] if prediction.squeeze else y))
-        return cls(aside, predictions, np.concatenate(found))
+                yield None, fold.held.y
+                continue
+            prediction, y = self.likelihood.as_observed(prediction, fold.held.y)
+            yield prediction, y[:, 0] if prediction.squeeze else y
+
+    @functools.cached_property
+    def log_density(self) -> np.ndarray:
+        """Of every row, fold by fold; -inf where there is no prediction."""
+        found = [
+            np.full(len(y), -np.inf) if prediction is None else prediction.logpdf(y)
+            for prediction, y in self._observed()
+        ]
+        return np.concatenate(found)
 
     @property
     def nll(self) -> float:
@@ -200,13 +230,29 @@ class Judged:
     def crps(self) -> np.ndarray:
         """Mean CRPS of the rows, one number per target; infinite where there is no prediction."""
         found = []
-        for fold, prediction in zip(self.aside.folds, self.predictions, strict=True):
-            y = fold.held.y
+        for prediction, y in self._observed():
             if prediction is None:
-                return np.full(y.shape[1], np.inf)
-            rows = crps_rows(y[:, 0] if prediction.squeeze else y, prediction)
-            found.append(rows.reshape(y.shape))
+                return np.full(1, np.inf)
+            rows = prediction.crps(y)
+            found.append(rows.reshape(len(rows), -1))
         return np.average(np.concatenate(found), axis=0, weights=_weight(self.aside))
+
+    def cdf(self) -> np.ndarray | None:
+        """Distribution functions at the rows, shape (rows, targets); NaN without a prediction.
+
+        None where targets are no numbers; a value with a probability of its own counts half.
+        """
+        found = []
+        for prediction, y in self._observed():
+            if prediction is None:
+                found.append(np.full((len(y), 1), np.nan))
+                continue
+            if not isinstance(prediction, AbstractNumeric):
+                return None
+            at, below = (prediction.cdf(y, left=left) for left in (False, True))
+            found.append((0.5 * (at + below)).reshape(len(y), -1))
+        width = max(part.shape[1] for part in found)
+        return np.concatenate([np.broadcast_to(part, (len(part), width)) for part in found])
 
 
 def mixed(parts: Sequence[Judged], weights: np.ndarray) -> Judged:
@@ -215,16 +261,17 @@ def mixed(parts: Sequence[Judged], weights: np.ndarray) -> Judged:
     for fold in range(len(aside.folds)):
         pairs = zip(parts, weights, strict=True)
         there = [(p, w) for part, w in pairs if (p := part.predictions[fold]) and w > 0]
-        predictions.append(Predictive.mixture([p for p, _ in there], [w for _, w in there]))
-    return Judged.of(aside, predictions)
+        predictions.append(mixture([p for p, _ in there], [w for _, w in there]))
+    return Judged(aside, tuple(predictions), parts[0].likelihood)
 
 
 def trusted(parts: Sequence[Judged]) -> np.ndarray:
     """Return the weights of models in their mixture, as rows set aside have it; the last is broad.
 
     Their densities decide. A density rewards a spike where a value is often repeated, however far
-    the rest is off: so, if the mixture's CRPS is above the last model's, as much of the last is
-    added as brings it back.
+    the rest is off, and forgives a spread that is too small where the mean is good. So, if the
+    mixture's CRPS is above the last model's, or its intervals hold far too few of the rows, as much
+    of the last is added as brings that back.
     """
     densities = np.stack([part.log_density for part in parts])
     aside, last = parts[0].aside, parts[-1]
@@ -238,30 +285,61 @@ def trusted(parts: Sequence[Judged]) -> np.ndarray:
         float(np.mean(mixed(parts, t * weights + (1 - t) * broad).crps() / reference)) - 1
         for t in (0.5, 1.0)
     )
-    if whole <= CRPS_SLACK:
+    if whole > CRPS_SLACK:
+        square, slope = 2 * whole - 4 * half, 4 * half - whole
+        root = np.sqrt(slope**2 + 4 * square * CRPS_SLACK)
+        # The smaller positive root of square t^2 + slope t = slack, in a form that cannot cancel.
+        t = 2 * CRPS_SLACK / (slope + root)
+        weights = t * weights + (1 - t) * broad
+    # The CRPS is convex in the weights: what is added now does not raise it above its bound.
+    found, reached = mixed(parts, weights).cdf(), last.cdf()
+    if found is None or reached is None:  # classes have no intervals
         return weights
-    square, slope = 2 * whole - 4 * half, 4 * half - whole
-    root = np.sqrt(slope**2 + 4 * square * CRPS_SLACK)
-    # The smaller positive root of square t^2 + slope t = slack, in the form that cannot cancel.
-    t = 2 * CRPS_SLACK / (slope + root)
-    return t * weights + (1 - t) * broad
+    added = _share_that_covers(found, reached, _weight(aside))
+    return (1 - added) * weights + added * broad
 
 
-def trust(judged: Judged, scaling: Scaling, *, squeeze: bool) -> float | None:
-    """Return the share of a model beside the constant Gaussian; None if all targets are equal."""
+def _share_that_covers(
+    found: np.ndarray, broad: np.ndarray, sample_weight: np.ndarray | None
+) -> float:
+    """Return the smallest share of the broad model with which 90 % intervals hold enough rows.
+
+    Both are distribution functions at the rows' values, of shape (rows, targets).
+    """
+    shares = np.linspace(0.0, 1.0, 101)
+    at = found + shares[:, None, None] * (broad - found)
+    tail = (1 - _INTERVAL) / 2
+    held = np.average((at >= tail) & (at <= 1 - tail), axis=1, weights=sample_weight).min(axis=1)
+    # Not even the broad model may hold enough of a few rows.
+    return float(shares[np.argmax(held >= min(LEAST_HELD, held.max()))])
+
+
+def trust(judged: Judged, constant: AbstractPredictive, n_targets: int) -> float | None:
+    """Return the share of a model beside the constant one; None if all targets are equal."""
     data = judged.aside.source
-    if isinstance(data, Data) and (data.y == data.y[0]).all(axis=0).any():
+    if isinstance(data, Data) and (data.y == data.y[0])[:, :n_targets].all(axis=0).any():
         return None
-    constant = judged_constant(judged.aside, scaling, squeeze=squeeze)
-    return float(trusted([judged, constant])[0])
+    broad = judged_constant(judged.aside, constant, judged.likelihood)
+    return float(trusted([judged, broad])[0])
 
 
-def judged_constant(aside: SetAside, scaling: Scaling, *, squeeze: bool) -> Judged:
-    """Judge the constant Gaussian: by its two numbers of all rows, which errs on the safe side."""
-    sizes = [len(fold.held.y) for fold in aside.folds]
-    seen = aside.n_different
-    found = [constant_gaussian(scaling, n, n_seen=seen, squeeze=squeeze) for n in sizes]
-    return Judged.of(aside, found)
+def judged_constant(
+    aside: SetAside, constant: AbstractPredictive, likelihood: type[AbstractLikelihood]
+) -> Judged:
+    """Judge the constant model, of one row: by its numbers of all rows, which is on the safe side.
+
+    Examples
+    --------
+    >>> from varprop.learning.likelihoods import GaussianLikelihood
+    >>> from varprop.predictive import Predictive
+    >>> rows = Data(np.zeros((20, 1)), np.arange(20.0))
+    >>> aside = SetAside.of(rows, 0, every_row=True)
+    >>> one = Predictive.gaussian([9.5], [0.0], 33.0)
+    >>> len(judged_constant(aside, one, GaussianLikelihood).log_density)
+    20
+    """
+    found = [constant[np.zeros(len(fold.held.y), int)] for fold in aside.folds]
+    return Judged(aside, tuple(found), likelihood)
 
 
 def _weight(aside: SetAside) -> np.ndarray | None:

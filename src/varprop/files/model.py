@@ -17,6 +17,7 @@ import numpy as np
 
 from varprop.files.container import ArraySpec, ModelFileError, read_model_file, write_model_file
 from varprop.learning.model import Model
+from varprop.moments.gaussian import Gaussian
 from varprop.nn.registry import registered
 
 _PLAIN = bool | int | float | str | None
@@ -170,13 +171,14 @@ def check_model(model: Any, n_inputs: int | None = None) -> Model:
             row = jax.ShapeDtypeStruct((2, n_inputs), dtype)
             out = eqx.filter_eval_shape(lambda tree, x: tree.network.moments(x).mean, model, row)
             likelihood = model.likelihood
-            parts = eqx.filter_eval_shape(
-                lambda tree, x: [(a, b.mean, c) for a, b, c in tree.predictive(x)], model, row
-            )
+            parts = eqx.filter_eval_shape(lambda tree, x: tree.predictive(x), model, row)
             targets = (2, likelihood.n_targets)
-            if out.shape != (2, likelihood.n_outputs) or any(p[1].shape != targets for p in parts):
+            means = [part.model.mean for part in parts if hasattr(part, "model")]
+            if out.shape != (2, likelihood.n_outputs) or any(m.shape != targets for m in means):
                 raise ModelFileError("the network's outputs do not fit the likelihood.")
             eqx.filter_eval_shape(lambda tree: tree.prior.kl(tree.network), model)
+            if model.weight_root is not None:
+                eqx.filter_eval_shape(lambda tree, x: tree.shared(Gaussian(x)), model, row)
     except ModelFileError:
         raise
     except Exception as error:  # sizes no network can have fail deep inside JAX, in many ways

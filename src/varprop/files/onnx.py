@@ -1,392 +1,253 @@
-"""Export to ONNX: one graph from raw features to mean and spread, scaling included.
+"""Export to ONNX: one graph from raw features to what is predicted, scaling included.
 
-The prediction is traced as JAX traces it for its own compiler, and the traced operations are
-written down one by one. So whatever predicts can be exported: layers, activations and likelihoods
-need no second form for it, those of users included.
+The plan of the model is run on tensors that write down what is done to them: they obey NumPy's
+protocols, so that the graph comes from the very lines that predict.
 """
 
 from __future__ import annotations
 
-import copy
 import os
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 from onnx import ModelProto, TensorProto, checker, helper, numpy_helper
 
 from varprop.atomic import replacing
-from varprop.estimators.base import AbstractRegressor
-from varprop.estimators.members import member_dtype, to_jax
-from varprop.estimators.regressor import FAWNRegressor
-from varprop.estimators.stack import CONSTANT, LINEAR, StackedRegressor
-from varprop.moments.gaussian import Gaussian, JointGaussian
-from varprop.moments.numerics import kept_bell_by_exp, step_probability
-from varprop.predictive.simple import constant_var
+from varprop.estimators.base import AbstractEstimator
+from varprop.files.planning import plan_of
+from varprop.plans.plan import Networks, Plan
+from varprop.predictive.simple import LinearModel, constant_var
 
 # Old enough for the runtimes of the last years; nothing newer is needed.
 OPSET, IR_VERSION = 17, 8
+_DOC = "Mean and standard deviation (model and noise together) of the target, by row."
+_CLASS_DOC = "Probabilities of the classes, and their mean entropy given the model, by row."
+# Rows of the examples that go with tensors and tell their shapes: a number that no size is.
+_ROWS = 1_000_003
 
 
-def export_onnx(model: AbstractRegressor, path: str | os.PathLike[str]) -> None:
-    """Write a fitted regressor as an ONNX model; see `AbstractRegressor.to_onnx`."""
+def export_onnx(model: AbstractEstimator, path: str | os.PathLike[str]) -> None:
+    """Write a fitted estimator as an ONNX model; see `AbstractEstimator.to_onnx`."""
     with replacing(path) as file:
-        file.write(to_onnx(model).SerializeToString())
+        file.write(to_onnx(plan_of(model)).SerializeToString())
 
 
-def to_onnx(model: AbstractRegressor) -> ModelProto:
-    """Return a fitted regressor as a checked ONNX model.
+def to_onnx(plan: Plan) -> ModelProto:
+    """Return a plan as a checked ONNX model."""
+    graph, n = _Graph(), plan.n_features_in_
+    results = _prediction(plan, _Tensor(graph, "X", (_ROWS, n)))
 
-    Raises
-    ------
-    ValueError
-        Naming the operation, if the network uses one that has no rule here.
-    """
-    graph, d = _Graph(), model.n_outputs_
-    with jax.enable_x64(True):
-        (rows,) = jax.export.symbolic_shape("rows")
-        x = jax.ShapeDtypeStruct((rows, model.n_features_in_), jnp.float64)
-        traced = jax.make_jaxpr(lambda x: _prediction(model, x))(x)
-        inputs = [_Value("X", x.shape, x.dtype)]
-        graph.symbol = rows
-        graph.rows = graph.node("Shape", inputs, (1,), np.int64, start=0, end=1)
-        found = _translate(graph, traced, inputs)
-        outputs = list(map(graph.solid, found, traced.out_avals))
-    shapes: dict[str, list[Any]] = {"mean": ["rows", d], "std": ["rows", d], "cov": ["rows", d, d]}
-    names = getattr(model, "feature_names_in_", None)
-    metadata = {} if names is None else {"feature_names": "\n".join(map(str, names))}
-    if model.target_names_ is not None:
-        metadata["target_names"] = "\n".join(model.target_names_)
+    def described(name: str, size: list[Any]) -> Any:
+        return helper.make_tensor_value_info(name, TensorProto.DOUBLE, size)
 
-    def described(name: str, shape: list[Any]) -> Any:
-        return helper.make_tensor_value_info(name, TensorProto.DOUBLE, shape)
-
-    named = list(zip(shapes, outputs, strict=False))
-    ends = [helper.make_node("Identity", [value.name], [name]) for name, value in named]
+    ends = [helper.make_node("Identity", [value.name], [name]) for name, value in results.items()]
     content = helper.make_graph(
         [*graph.nodes, *ends],
         "varprop",
-        [described("X", ["rows", model.n_features_in_])],
-        [described(name, shapes[name]) for name, _ in named],
+        [described("X", ["rows", n])],
+        [described(name, ["rows", *value.shape[1:]]) for name, value in results.items()],
         graph.constants,
-        doc_string="Mean and standard deviation (model and noise together) of the target, by row.",
+        doc_string=_CLASS_DOC if len(plan.classes_) else _DOC,
     )
+    opsets = [helper.make_opsetid("", OPSET)]
     out = helper.make_model(
-        content,
-        opset_imports=[helper.make_opsetid("", OPSET)],
-        ir_version=IR_VERSION,
-        producer_name="varprop",
+        content, opset_imports=opsets, ir_version=IR_VERSION, producer_name="varprop"
     )
+    names = {"feature_names": plan.feature_names_in_, "target_names": plan.target_names_}
+    if len(plan.classes_):
+        names["classes"] = tuple(map(str, plan.classes_.tolist()))
+    metadata = {name: "\n".join(part) for name, part in names.items() if part is not None}
     helper.set_model_props(out, metadata)
     checker.check_model(out, full_check=True)
     return out
 
 
-def _prediction(model: AbstractRegressor, x: jax.Array) -> list[jax.Array]:
-    """Mean, standard deviation and, if outputs are correlated, covariance of rows (rows, n)."""
-    scaling = model.scaling_
-    # In double: a feature far from zero would lose its digits in the network's precision.
-    scaled = (x - scaling.x_shift) / scaling.x_scale
-    parts = _components(model, scaled)
+def _prediction(plan: Plan, x: Any) -> dict[str, Any]:
+    """Return results by name: those of classes or those of numbers."""
+    standardized = (x - plan.scaling_.x_shift) / plan.scaling_.x_scale
+    if not len(plan.classes_):
+        return _of_numbers(plan, standardized)
+    probability: Any = standardized @ np.zeros((plan.n_features_in_, len(plan.classes_)))
+    aleatoric: Any = np.sum(probability, axis=-1)[..., None]
+    for name, weight in plan.weights_.items():
+        part = plan.parts[name]
+        if isinstance(part, Networks) and weight > 0:
+            for network in part.members:
+                for each in plan.components(network, standardized):
+                    share = weight * network.share * each.weight
+                    probability = probability + share * each.probability
+                    aleatoric = aleatoric + share * each.aleatoric
+        elif weight > 0:
+            same = plan.constant_numbers_
+            probability = probability + weight * same
+            aleatoric = aleatoric - weight * np.sum(same * np.log(same))
+    return {"probabilities": probability, "aleatoric": aleatoric}
+
+
+def _of_numbers(plan: Plan, x: Any) -> dict[str, Any]:
+    """Mean, standard deviation and, if outputs are correlated, covariance of the mixture."""
+    parts, scale = _gaussians(plan, x), plan.scaling_.y_scale
     mean = sum(share * m for share, m, _, _ in parts)
-    var = sum(share * (v + (m - mean) ** 2) for share, m, v, _ in parts)
-    scale = scaling.y_scale
-    results = [mean * scale + scaling.y_shift, jnp.sqrt(var) * scale]
-    if all(cov is None for _, _, _, cov in parts):
+    var = sum(share * (v + np.square(m - mean)) for share, m, v, _ in parts)
+    results = {"mean": mean * scale + plan.scaling_.y_shift, "std": np.sqrt(var) * scale}
+    if all(cov is None for *_, cov in parts):
         return results
-    total = jnp.zeros(())
+    total: Any = 0.0
     for share, m, v, cov in parts:
-        apart = (m - mean)[..., None]
-        own = v[..., None] * np.eye(model.n_outputs_) if cov is None else cov
-        total = total + share * (own + apart * apart.mT)
-    return [*results, total * np.outer(scale, scale)]
+        apart = m - mean
+        own = v[:, None] * np.eye(plan.n_outputs_) if cov is None else cov
+        total = total + share * (own + apart[..., None] * apart[:, None])
+    return {**results, "cov": total * np.outer(scale, scale)}
 
 
-def _components(model: AbstractRegressor, scaled: jax.Array) -> list[_Component]:
-    """Return the Gaussians that a model mixes, in standardized units."""
-    parts: list[_Component] = []
-    if isinstance(model, FAWNRegressor):
-        trust = 1.0 if model.trust_ is None else model.trust_
-        for share, member in zip(trust * model.shares_, model.members_, strict=True):
-            dtype = member_dtype(member)
-            rows = Gaussian(scaled.astype(dtype))
-            for weight, out, noise in to_jax(member, dtype).predictive(rows):
-                var = out.variances().astype(float) + noise
-                cov = None
-                if isinstance(out, JointGaussian):
-                    cov = out.dense_cov().astype(float) + noise[..., None] * np.eye(len(noise.T))
-                parts.append(_Component(share * weight, out.mean.astype(float), var, cov))
-        broad = 0.0 if model.trust_ is None else 1 - model.trust_
-    else:
-        assert isinstance(model, StackedRegressor)
-        for name, network in model.estimators_:
-            alone = copy.copy(network)
-            alone.trust_ = None
-            found = _components(alone, scaled)
-            parts += [part._replace(share=model.weights_[name] * part.share) for part in found]
-        line = model.linear_
-        if line is not None and model.weights_[LINEAR] > 0:
-            mean = scaled @ line.coef.T + line.intercept
-            apart, var = scaled - line.center, jnp.asarray(line.noise_var)
-            for cov, target in zip(line.cov, np.eye(model.n_outputs_), strict=True):
-                var = var + jnp.sum((apart @ cov) * apart, axis=1)[:, None] * target
-            parts.append(_Component(model.weights_[LINEAR], mean, var, None))
-        broad = model.weights_[CONSTANT]
-    if broad > 0:
-        zeros = scaled @ np.zeros((model.n_features_in_, model.n_outputs_))
-        parts.append(_Component(broad, zeros, zeros + constant_var(model.n_seen_), None))
-    return parts
-
-
-class _Component(NamedTuple):
-    """One Gaussian of a mixture, in standardized units."""
-
-    share: Any
-    mean: jax.Array
-    var: jax.Array
-    cov: jax.Array | None
-
-
-class _Value(NamedTuple):
-    """A tensor of the graph; its shape may have 1 where it stands for more, since ONNX repeats."""
-
-    name: str
-    shape: tuple[Any, ...]
-    dtype: np.dtype
+def _gaussians(plan: Plan, x: Any) -> list[tuple[float, Any, Any, Any]]:
+    """Return share, mean, variance and covariance, with noise, of all that a plan mixes."""
+    found: list[tuple[float, Any, Any, Any]] = []
+    for name, weight in plan.weights_.items():
+        part = plan.parts[name]
+        if weight <= 0:
+            continue
+        if isinstance(part, Networks):
+            for network in part.members:
+                for each in plan.components(network, x):
+                    cov = each.cov
+                    if cov is not None:
+                        noise = each.noise if each.noise.ndim == 1 else each.noise[:, None]
+                        cov = cov + noise * np.eye(plan.n_outputs_)
+                    share = weight * network.share * each.weight
+                    found.append((share, each.mean, each.var + each.noise, cov))
+        elif isinstance(part, LinearModel):
+            mean, apart = x @ part.coef.T + part.intercept, x - part.center
+            var: Any = part.noise_var
+            for cov, target in zip(part.cov, np.eye(plan.n_outputs_), strict=True):
+                var = var + np.sum((apart @ cov) * apart, axis=-1)[:, None] * target
+            found.append((weight, mean, var, None))
+        else:
+            zeros = x @ np.zeros((plan.n_features_in_, plan.n_outputs_))
+            found.append((weight, zeros, zeros + constant_var(plan.n_seen_), None))
+    return found
 
 
 class _Graph:
     """Nodes and constants of a graph under construction."""
 
-    rows: _Value  # their number, as a tensor
-    symbol: Any  # the same in shapes
-
     def __init__(self) -> None:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
-    def constant(self, value: Any) -> _Value:
-        array = np.asarray(value)
+    def name_of(self, value: Any) -> str:
+        """Return the name of a tensor, or of what is written down as a constant."""
+        if isinstance(value, _Tensor):
+            return value.name
         name = f"c{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(array, name))
-        return _Value(name, array.shape, array.dtype)
+        self.constants.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
 
-    def node(
-        self,
-        kind: str,
-        inputs: Sequence[_Value],
-        shape: tuple[Any, ...],
-        dtype: Any = None,
-        **options: Any,
-    ) -> _Value:
+    def node(self, kind: str, shape: tuple[int, ...], *inputs: Any, **options: Any) -> _Tensor:
+        """Add an operator to the graph."""
         name = f"v{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, [v.name for v in inputs], [name], **options))
-        return _Value(name, shape, np.dtype(inputs[0].dtype if dtype is None else dtype))
-
-    def map(self, kind: str, *values: Any, dtype: Any = None) -> _Value:
-        """Apply an operator that works entry by entry, to values and numbers."""
-        kinds = (v.dtype for v in values if isinstance(v, _Value) and v.dtype != bool)
-        like = next(kinds, np.dtype(bool))
-        inputs = [
-            v if isinstance(v, _Value) else self.constant(np.asarray(v, like)) for v in values
-        ]
-        shape = jnp.broadcast_shapes(*(value.shape for value in inputs))
-        return self.node(kind, inputs, shape, like if dtype is None else dtype)
-
-    def shape(self, shape: tuple[Any, ...]) -> _Value:
-        """Return a shape as a tensor; the number of rows is known when the graph is run."""
-        parts = [
-            self.constant(np.array([n])) if isinstance(n, int) else self._many(n) for n in shape
-        ]
-        return self.node("Concat", parts, (len(shape),), axis=0)
-
-    def _many(self, n: Any) -> _Value:
-        """Return a multiple of the number of rows as a tensor."""
-        times = n // self.symbol  # a whole number, of which jax knows that it is one
-        return self.rows if times == 1 else self.map("Mul", self.rows, times)
-
-    def solid(self, value: Any, like: Any) -> _Value:
-        """Return the value with all its entries: what is not entry by entry does not repeat."""
-        value = value if isinstance(value, _Value) else self.constant(value)
-        if value.shape == like.shape:
-            return value
-        return self.node("Expand", [value, self.shape(like.shape)], like.shape)
+        names = [self.name_of(value) for value in inputs]
+        self.nodes.append(helper.make_node(kind, names, [name], **options))
+        return _Tensor(self, name, shape)
 
 
-def _translate(graph: _Graph, traced: Any, inputs: Sequence[Any]) -> list[Any]:
-    """Write the operations of a traced function; return its results.
+class _Tensor(NDArrayOperatorsMixin):
+    """A tensor of the graph, to which NumPy hands on what it is asked to do with it."""
 
-    What does not depend on the rows is computed here, and is a NumPy array until a node takes it.
-    """
-    jaxpr = traced.jaxpr
-    known: dict[Any, Any] = dict(zip(jaxpr.constvars, map(np.asarray, traced.consts), strict=True))
-    known |= dict(zip(jaxpr.invars, inputs, strict=True))
+    def __init__(self, graph: _Graph, name: str, shape: tuple[int, ...]):
+        self.graph, self.name, self.shape = graph, name, shape
+        self.ndim = len(shape)
 
-    def read(atom: Any) -> Any:
-        return np.asarray(atom.val) if hasattr(atom, "val") else known[atom]
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None) -> _Tensor:
+        """Write a function of entries, or a product of matrices; nothing is done in place."""
+        # Comparisons give truth values; wherever one meets numbers it was made a number before.
+        given = [v if isinstance(v, _Tensor) else np.asarray(v, np.float64) for v in inputs]
+        if ufunc is np.matmul:
+            a, b = (value.shape for value in given)
+            batch = np.broadcast_shapes(a[:-2], b[:-2]) if len(b) > 1 else a[:-2]
+            shape = (*batch, a[-2], *b[-1:]) if len(b) > 1 else a[:-1]
+            return self.graph.node("MatMul", shape, *given)
+        shape = np.broadcast_shapes(*(value.shape for value in given))
+        return _ENTRIES[ufunc](lambda kind, *parts: self.graph.node(kind, shape, *parts), *given)
 
-    for eqn in jaxpr.eqns:
-        taken = list(map(read, eqn.invars))
-        inner = None
-        if eqn.primitive.name in _CALLS:
-            inner = eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))
-        fixed = all(isinstance(n, int) for out in eqn.outvars for n in out.aval.shape)
-        empty = [0 in v.aval.shape for v in (*eqn.invars, *eqn.outvars)]
-        if inner is not None:
-            other = _REPLACED.get(inner.jaxpr.debug_info.func_name)
-            inner = inner if other is None else jax.make_jaxpr(other)(*inner.in_avals)
-            results = _translate(graph, inner, taken)
-        elif empty[-1] or (any(empty) and eqn.primitive.name in ("dot_general", "reduce_sum")):
-            # Nothing, or a sum over nothing, on which runtimes crash.
-            shape = [0 if n == 0 else 1 for n in eqn.outvars[0].aval.shape]
-            results = [np.zeros(shape, eqn.outvars[0].aval.dtype)]
-        elif fixed and not any(isinstance(value, _Value) for value in taken):
-            results = eqn.primitive.bind(*taken, **eqn.params)
-            results = results if eqn.primitive.multiple_results else [results]
-            results = list(map(np.asarray, results))
-        else:
-            results = _operation(graph, eqn, taken)
-        known |= dict(zip(eqn.outvars, results, strict=True))
-    return list(map(read, jaxpr.outvars))
+    def __array_function__(self, function: Any, types: Any, inputs: Any, options: Any) -> Any:
+        """Write one of the few functions that plans use besides."""
+        if function is np.where:
+            which, *values = inputs
+            values = [v if isinstance(v, _Tensor) else np.asarray(v, np.float64) for v in values]
+            shape = np.broadcast_shapes(which.shape, *(value.shape for value in values))
+            return self.graph.node("Where", shape, which, *values)
+        if function in (np.zeros_like, np.ones_like):
+            return self * 0.0 + float(function is np.ones_like)
+        if function is np.sum:
+            shape, axes = self.shape[:-1], np.array([-1])
+            return self.graph.node("ReduceSum", shape, self, axes, keepdims=0)
+        if function is np.max:
+            return self.graph.node("ReduceMax", self.shape[:-1], self, axes=[-1], keepdims=0)
+        assert function is np.swapaxes  # the last two
+        order = [*range(self.ndim - 2), self.ndim - 1, self.ndim - 2]
+        shape = tuple(self.shape[i] for i in order)
+        return self.graph.node("Transpose", shape, self, perm=order)
+
+    def __getitem__(self, key: Any) -> _Tensor:
+        """Write a new axis in some place, or ranges of entries."""
+        key = key if isinstance(key, tuple) else (key,)
+        if None in key:
+            place = key.index(None)
+            place = self.ndim if Ellipsis in key else place
+            shape = (*self.shape[:place], 1, *self.shape[place:])
+            return self.graph.node("Unsqueeze", shape, self, np.array([place]))
+        found = self
+        for axis, part in enumerate(key):
+            if part == slice(None):
+                continue
+            start, end, _ = part.indices(self.shape[axis])
+            shape = (*found.shape[:axis], end - start, *found.shape[axis + 1 :])
+            numbers = (np.array([n]) for n in (start, end, axis))
+            found = self.graph.node("Slice", shape, found, *numbers)
+        return found
 
 
-#: Operations that are nothing but other ones; a loop is not.
-_CALLS = {"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call"}
-#: Functions of ours that need what ONNX does not have, and what is taken instead.
-_REPLACED = {"_kept_bell": kept_bell_by_exp}
-#: Operations that ONNX has too, entry by entry.
-_NAMES = "abs add and cos div exp floor log max min mul neg not or pow sign sin sqrt sub tanh"
-_SAME = {name: name.capitalize() for name in _NAMES.split()} | {
-    "logistic": "Sigmoid",
-    "add_any": "Add",
+def _same(kind: str) -> Callable[..., Any]:
+    return lambda node, *values: node(kind, *values)
+
+
+#: Functions of entries in ONNX.
+_ENTRIES: dict[Any, Callable[..., Any]] = {
+    getattr(np, name): _same(kind)
+    for name, kind in {
+        "absolute": "Abs",
+        "add": "Add",
+        "cos": "Cos",
+        "equal": "Equal",
+        "exp": "Exp",
+        "floor": "Floor",
+        "greater": "Greater",
+        "greater_equal": "GreaterOrEqual",
+        "less": "Less",
+        "less_equal": "LessOrEqual",
+        "log": "Log",
+        "logical_and": "And",
+        "logical_not": "Not",
+        "logical_or": "Or",
+        "maximum": "Max",
+        "minimum": "Min",
+        "multiply": "Mul",
+        "negative": "Neg",
+        "power": "Pow",
+        "sign": "Sign",
+        "sin": "Sin",
+        "sqrt": "Sqrt",
+        "subtract": "Sub",
+        "tanh": "Tanh",
+        "true_divide": "Div",
+    }.items()
 }
-_COMPARISONS = {"eq": "Equal", "ge": "GreaterOrEqual", "gt": "Greater"}
-_COMPARISONS |= {"le": "LessOrEqual", "lt": "Less"}
-
-
-def _operation(graph: _Graph, eqn: Any, taken: list[Any]) -> list[_Value]:
-    name, params, out = eqn.primitive.name, eqn.params, eqn.outvars[0].aval
-    if name in _SAME:
-        return [graph.map(_SAME[name], *taken)]
-    if name in _COMPARISONS:
-        return [graph.map(_COMPARISONS[name], *taken, dtype=bool)]
-    if name in _ENTRIES:
-        return [_ENTRIES[name](graph, params, *taken)]
-    if name not in _WHOLES:
-        raise ValueError(
-            f"The network uses the operation {name!r}, which cannot be written as ONNX: take "
-            "another activation or likelihood."
-        )
-    given = [graph.solid(value, v.aval) for value, v in zip(taken, eqn.invars, strict=True)]
-    return _WHOLES[name](graph, params, out, *given)
-
-
-def _erf(graph: _Graph, params: Any, x: _Value) -> _Value:
-    """Return erf(x) as P(a > 0) - P(a < 0): the runtimes' own is single precision only."""
-
-    def erf(x: jax.Array) -> jax.Array:
-        above, below = step_probability(x * np.sqrt(2).astype(x.dtype), jnp.ones_like(x))
-        return above - below
-
-    traced = jax.make_jaxpr(erf)(jax.ShapeDtypeStruct(x.shape, x.dtype))
-    return _translate(graph, traced, [x])[0]
-
-
-def _power(graph: _Graph, params: Any, x: _Value) -> _Value:
-    return graph.map("Mul", x, x) if params["y"] == 2 else graph.map("Pow", x, params["y"])
-
-
-def _cast(graph: _Graph, params: Any, x: Any) -> _Value:
-    x = x if isinstance(x, _Value) else graph.constant(x)
-    dtype = np.dtype(params["new_dtype"])
-    to = helper.np_dtype_to_tensor_dtype(dtype)
-    return x if x.dtype == dtype else graph.node("Cast", [x], x.shape, dtype, to=to)
-
-
-#: Further operations entry by entry.
-_ENTRIES: dict[str, Callable[..., _Value]] = {
-    "clamp": lambda graph, p, low, x, high: graph.map("Min", graph.map("Max", x, low), high),
-    "convert_element_type": _cast,
-    "copy": lambda graph, p, x: x,
-    "erf": _erf,
-    "erfc": lambda graph, p, x: graph.map("Sub", 1, _erf(graph, p, x)),
-    "expm1": lambda graph, p, x: graph.map("Sub", graph.map("Exp", x), 1),
-    "integer_pow": _power,
-    "log1p": lambda graph, p, x: graph.map("Log", graph.map("Add", x, 1)),
-    "ne": lambda graph, p, a, b: graph.node(
-        "Not", [same := graph.map("Equal", a, b, dtype=bool)], same.shape
-    ),
-    "rsqrt": lambda graph, p, x: graph.map("Div", 1, graph.map("Sqrt", x)),
-    "select_n": lambda graph, p, which, no, yes: graph.map("Where", which, yes, no),
-    "square": lambda graph, p, x: graph.map("Mul", x, x),
-    "stop_gradient": lambda graph, p, x: x,
-}
-
-
-def _repeat(graph: _Graph, params: Any, out: Any, x: _Value) -> list[_Value]:
-    """Put the axes in their places; ONNX repeats the others when it needs them."""
-    places = params["broadcast_dimensions"]
-    shape = tuple(x.shape[places.index(i)] if i in places else 1 for i in range(len(out.shape)))
-    missing = np.array([i for i in range(len(shape)) if i not in places])
-    return [graph.node("Unsqueeze", [x, graph.constant(missing)], shape)] if len(missing) else [x]
-
-
-def _product(graph: _Graph, params: Any, out: Any, a: _Value, b: _Value) -> list[_Value]:
-    """Sum over pairs of axes: every axis is a letter, and those of a pair are the same."""
-    (summed_a, summed_b), (batch_a, batch_b) = params["dimension_numbers"]
-    letters_a = [chr(ord("a") + i) for i in range(len(a.shape))]
-    letters_b = [chr(ord("A") + i) for i in range(len(b.shape))]
-    for i, j in [*zip(summed_a, summed_b, strict=True), *zip(batch_a, batch_b, strict=True)]:
-        letters_b[j] = letters_a[i]
-    own_a = [letters_a[i] for i in range(len(a.shape)) if i not in (*batch_a, *summed_a)]
-    own_b = [letters_b[i] for i in range(len(b.shape)) if i not in (*batch_b, *summed_b)]
-    ends = [*(letters_a[i] for i in batch_a), *own_a, *own_b]
-    equation = f"{''.join(letters_a)},{''.join(letters_b)}->{''.join(ends)}"
-    if equation == "ab,bB->aB":
-        return [graph.node("MatMul", [a, b], out.shape)]
-    return [graph.node("Einsum", [a, b], out.shape, equation=equation)]
-
-
-def _slices(graph: _Graph, params: Any, out: Any, x: _Value) -> list[_Value]:
-    axes = [i for i, (n, m) in enumerate(zip(x.shape, out.shape, strict=True)) if n != m]
-    starts, ends = ([params[name][i] for i in axes] for name in ("start_indices", "limit_indices"))
-    steps = [1 if params["strides"] is None else params["strides"][i] for i in axes]
-    numbers = [graph.constant(np.array(part)) for part in (starts, ends, axes, steps)]
-    return [graph.node("Slice", [x, *numbers], out.shape)]
-
-
-def _split(graph: _Graph, params: Any, out: Any, x: _Value) -> list[_Value]:
-    found, end = [], 0
-    for size in params["sizes"]:
-        start, end = end, end + size
-        shape = tuple(size if i == params["axis"] else n for i, n in enumerate(x.shape))
-        numbers = [graph.constant(np.array([n])) for n in (start, end, params["axis"])]
-        found.append(graph.node("Slice", [x, *numbers], shape))
-    return found
-
-
-#: Operations on whole arrays.
-_WHOLES: dict[str, Callable[..., list[_Value]]] = {
-    "broadcast_in_dim": _repeat,
-    "concatenate": lambda graph, p, out, *parts: [
-        graph.node("Concat", parts, out.shape, axis=p["dimension"])
-    ],
-    "dot_general": _product,
-    "optimization_barrier": lambda graph, p, out, *parts: list(parts),
-    "reduce_sum": lambda graph, p, out, x: [
-        graph.node("ReduceSum", [x, graph.constant(np.array(p["axes"]))], out.shape, keepdims=0)
-    ],
-    "reshape": lambda graph, p, out, x: [
-        graph.node("Reshape", [x, graph.shape(out.shape)], out.shape)
-    ],
-    "slice": _slices,
-    "split": _split,
-    "squeeze": lambda graph, p, out, x: [
-        graph.node("Squeeze", [x, graph.constant(np.array(p["dimensions"]))], out.shape)
-    ],
-    "transpose": lambda graph, p, out, x: [
-        graph.node("Transpose", [x], out.shape, perm=list(p["permutation"]))
-    ],
+_ENTRIES |= {
+    np.expm1: lambda node, x: node("Sub", node("Exp", x), 1.0),
+    np.log1p: lambda node, x: node("Log", node("Add", x, 1.0)),
+    np.not_equal: lambda node, a, b: node("Not", node("Equal", a, b)),
+    np.square: lambda node, x: node("Mul", x, x),
 }

@@ -1,4 +1,4 @@
-"""A fitted FAWNRegressor as a file: its members as any model, and a header of its own."""
+"""A fitted FAWNRegressor or FAWNClassifier as a file: members as any model, its own header."""
 
 from __future__ import annotations
 
@@ -10,39 +10,38 @@ import jax
 import numpy as np
 
 from varprop.data.statistics import Scaling
+from varprop.estimators.classifier import FAWNClassifier
 from varprop.estimators.members import member_dtype
-from varprop.estimators.options import layer_sizes, make_model
+from varprop.estimators.options import layer_sizes, likelihood_class, make_model
 from varprop.estimators.regressor import FAWNRegressor
 from varprop.files.container import ArraySpec, ModelFileError, read_model_file, write_model_file
+from varprop.files.header import (
+    build_scaling,
+    check_finite,
+    check_network,
+    check_nothing_left,
+    check_one,
+)
 from varprop.files.model import build, check_model, class_of, describe, shapes
-from varprop.files.seen import build_seen, check_seen, describe_seen
+from varprop.files.seen import build_seen, describe_seen
+from varprop.learning.likelihoods import AbstractClasses, AbstractLikelihood
 from varprop.learning.objectives import AbstractObjective
 from varprop.nn.registry import chosen, registered
 from varprop.training.recipe import Recipe
-from varprop.training.schedule import Outcome
 
 # Far more than anyone uses; a file must not be able to ask for work or memory without end.
 # What a file from before there were these arguments was trained with.
 _BEFORE = {"validation": None, "propagation": "independent"}
 _MAX_LAYERS = 256
 
-_KEYS: dict[str, Any] = {
-    "class": str,
-    "dtype": str,
-    "feature_names": (list, type(None)),
-    "loss": float,
-    "n_features": int,
-    "n_iter": int,
-    "n_members": int,
-    "n_outputs": int,
-    "outcome": str,
-    "params": dict,
-    "target_names": (list, type(None)),
-    "y_ndim": int,
-}
+Network = FAWNRegressor | FAWNClassifier
+#: Estimators of networks, by the name that files have for them.
+NETWORKS: dict[str, Any] = {kind.__name__: kind for kind in (FAWNRegressor, FAWNClassifier)}
+# Labels of classes are of one kind, which JSON keeps.
+_LABELS: dict[str, Any] = {"b": bool, "i": int, "u": int, "f": float, "U": str, "O": str}
 
 
-def save_regressor(model: FAWNRegressor, path: str | os.PathLike[str]) -> None:
+def save_regressor(model: Network, path: str | os.PathLike[str]) -> None:
     """Write a fitted regressor to one .safetensors file; see `FAWNRegressor.save`."""
     header, arrays = describe_regressor(model, "")
     more, kept = describe_seen(model)
@@ -57,9 +56,7 @@ def libraries() -> dict[str, str]:
     return {"varprop": __version__, "jax": jax.__version__, "numpy": np.__version__}
 
 
-def describe_regressor(
-    model: FAWNRegressor, prefix: str
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def describe_regressor(model: Network, prefix: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return a fitted regressor as JSON and arrays, whose names begin with a prefix."""
     arrays: dict[str, Any] = {}
     params: dict[str, Any] = {}
@@ -71,6 +68,9 @@ def describe_regressor(
             params[name] = {"recipe": recipe | {"stop": stop}}
         elif name == "hidden_layer_sizes" and isinstance(value, np.ndarray):
             params[name] = {"tuple": list(layer_sizes(value))}
+        elif isinstance(value, dict):  # weights of classes
+            pairs = zip(labels_of(np.array(list(value))), map(float, value.values()), strict=True)
+            params[name] = {"pairs": [list(pair) for pair in pairs]}
         elif isinstance(value, type):
             if registered(value.__name__) is not value:
                 raise ModelFileError(
@@ -87,7 +87,7 @@ def describe_regressor(
         arrays |= member.arrays
     names = getattr(model, "feature_names_in_", None)
     header = {
-        "class": "FAWNRegressor",
+        "class": type(model).__name__,
         "dtype": member_dtype(model.members_[0]).name,
         "feature_names": None if names is None else [str(name) for name in names],
         "loss": float(model.loss_),
@@ -103,58 +103,54 @@ def describe_regressor(
         "trust": model.trust_,
         "y_ndim": model._y_ndim,
     }
+    if isinstance(model, FAWNClassifier):
+        header["classes"] = labels_of(model.classes_)
     for field in dataclasses.fields(Scaling):
         arrays[f"{prefix}scaling.{field.name}"] = getattr(model.scaling_, field.name)
     arrays[f"{prefix}shares"] = model.shares_
+    if len(model.constant_numbers_):
+        arrays[f"{prefix}constant"] = model.constant_numbers_
     arrays[f"{prefix}training.loss_curve"] = np.asarray(model.loss_curve_, np.float64)
     arrays[f"{prefix}training.restart_losses"] = np.asarray(model.restart_losses_, np.float64)
     return header, {name: np.asarray(array) for name, array in arrays.items()}
 
 
-def load_regressor(path: str | os.PathLike[str]) -> FAWNRegressor:
-    """Read a regressor that `save_regressor` wrote; what a table added to it is left out."""
+def labels_of(classes: np.ndarray) -> list[Any]:
+    """Return labels as JSON: texts, whole numbers, numbers or truth values."""
+    kind, found = _LABELS.get(classes.dtype.kind), classes.tolist()
+    if kind is None or not all(isinstance(label, kind) for label in found):
+        raise ModelFileError(
+            f"classes are {classes.dtype}, which a model file cannot hold: make them text or "
+            "numbers."
+        )
+    return found
+
+
+def load_regressor(path: str | os.PathLike[str]) -> Network:
+    """Read a network that `save_regressor` wrote; what a table added to it is left out."""
     header, arrays = read_model_file(path, check_alone)
     return build_alone(header, arrays)
 
 
 def check_alone(header: dict[str, Any], table: dict[str, ArraySpec]) -> None:
     """Check a file that holds one regressor, and perhaps what older versions kept of its table."""
-    left = {name: spec for name, spec in shapes(table).items() if not name.startswith("linear.")}
-    around = ("libraries", "table", "domain", "seen", "n_seen")
-    check_regressor({k: v for k, v in header.items() if k not in around}, left, "")
-    libraries_of(header)
-    check_seen(dict(header), left)
-    if left:
-        raise ModelFileError(f"array {min(left)[:80]!r} is unknown.")
+    left = shapes(table)
+    check_one(header, left, check_regressor)
+    check_nothing_left(left)
 
 
-def build_alone(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> FAWNRegressor:
-    """Return the regressor of a checked file."""
+def build_alone(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Network:
+    """Return the estimator of a checked file."""
     check_finite(arrays)
     model = build_regressor(header, arrays, "")
     build_seen(model, header, arrays)
     return model
 
 
-def libraries_of(header: dict[str, Any]) -> None:
-    """Raise ModelFileError unless a header says which versions wrote it."""
-    if not isinstance(header.get("libraries"), dict):
-        raise ModelFileError("the header lacks an entry or has one too many.")
-
-
-def check_finite(arrays: dict[str, np.ndarray]) -> None:
-    """Raise ModelFileError if an array, other than of losses, holds what is no number."""
-    for name, array in arrays.items():
-        if not name.endswith("training.restart_losses") and not np.isfinite(array).all():
-            raise ModelFileError(f"array {name} is not finite.")
-
-
-def build_regressor(
-    header: dict[str, Any], arrays: dict[str, np.ndarray], prefix: str
-) -> FAWNRegressor:
+def build_regressor(header: dict[str, Any], arrays: dict[str, np.ndarray], prefix: str) -> Network:
     """Put together what `describe_regressor` took apart and `check_regressor` has checked."""
     scaling = build_scaling(arrays, prefix)
-    model = FAWNRegressor(**_params(header, arrays))
+    model: Network = NETWORKS[header["class"]](**_params(header, arrays))
     model.members_ = [build(tree, arrays) for tree in _members(header)]
     n_members = len(model.members_)
     model.shares_ = arrays.get(f"{prefix}shares", np.full(n_members, 1 / n_members))
@@ -172,16 +168,11 @@ def build_regressor(
     model.n_iter_, model.n_steps_ = header["n_iter"], header.get("n_steps", header["n_iter"])
     model.trust_, model._epochs, model._held = header.get("trust"), None, None
     model._aside_seed, model.n_seen_ = 0, None
+    model.constant_numbers_ = arrays.get(f"{prefix}constant", np.empty(0))
+    if isinstance(model, FAWNClassifier):
+        likelihood: Any = model.members_[0].likelihood
+        model.classes_, model._start = np.array(header["classes"]), likelihood
     return model
-
-
-def build_scaling(arrays: dict[str, np.ndarray], prefix: str) -> Scaling:
-    """Return the scaling in a file."""
-    names = [f"{prefix}scaling.{field.name}" for field in dataclasses.fields(Scaling)]
-    scaling = Scaling(*(arrays[name] for name in names))
-    if not (scaling.x_scale > 0).all() or not (scaling.y_scale > 0).all():
-        raise ModelFileError("a scale is not positive.")
-    return scaling
 
 
 def check_regressor(header: dict[str, Any], left: dict[str, Any], prefix: str) -> None:
@@ -189,79 +180,45 @@ def check_regressor(header: dict[str, Any], left: dict[str, Any], prefix: str) -
 
     Arrays that belong to it are taken out of `left`.
     """
-    if header.get("class") != "FAWNRegressor":
-        raise ModelFileError(f"the file holds no FAWNRegressor: {str(header.get('class'))[:80]!r}.")
-    # Which earlier versions may not have.
-    later = {"members": list, "n_steps": int, "trust": (float, type(None))}
-    if set(header) - set(later) != set(_KEYS):
-        raise ModelFileError("the header lacks an entry or has one too many.")
-    for name, kind in (_KEYS | later).items():
-        if name not in header and name in later:
-            continue
-        if not isinstance(header[name], kind) or isinstance(header[name], bool):
-            raise ModelFileError(f"{name} in the header has the wrong type.")
-    if not 0 <= (header.get("trust") or 0) <= 1:
-        raise ModelFileError("trust in the header is out of range.")
-    for name in ("n_features", "n_outputs", "n_iter", "n_members"):
-        if not 1 <= header[name] < 2**31:
-            raise ModelFileError(f"{name} in the header is out of range.")
-    if header["n_members"] > len(left):
-        raise ModelFileError("there are fewer arrays than members.")
-    known = {outcome.value for outcome in Outcome}
-    if header["dtype"] not in ("float32", "float64") or header["outcome"] not in known:
-        raise ModelFileError("dtype or outcome in the header is unknown.")
-    check_names(header)
-    n, d = header["n_features"], header["n_outputs"]
-    curves = left.get(f"{prefix}training.restart_losses")
-    if curves is None or len(curves.shape) != 2 or curves.shape[0] != header["n_members"]:
-        raise ModelFileError("the losses of the restarts are damaged.")
-    expected: dict[str, tuple[int, ...]] = {
-        "training.loss_curve": (header["n_iter"],),
-        "training.restart_losses": (header["n_members"], max(1, curves.shape[1])),
-        **scaling_shapes(n, d),
-    }
-    if f"{prefix}shares" in left:  # members of older files count the same
-        expected["shares"] = (header["n_members"],)
-    take_out(left, {f"{prefix}{name}": shape for name, shape in expected.items()})
+    scaled = left.get(f"{prefix}scaling.y_shift")
+    check_network(header, left, prefix)
+    blocks = 1 if "classes" in header else len(_likelihood(header).column_scaling)
+    if scaled is None or scaled.shape != (blocks * header["n_outputs"],):
+        raise ModelFileError("the scaling does not fit the likelihood.")
     _params(header, left)
     trees = _members(header)
     if len(trees) != header["n_members"]:
         raise ModelFileError("there are more or fewer members than the header says.")
+    n, d = header["n_features"], header["n_outputs"]
     for tree in trees:
         member = check_model(build(tree, left), n)
         if member.likelihood.n_targets != d or str(member_dtype(member)) != header["dtype"]:
             raise ModelFileError("a member has other targets or another dtype than the header.")
+        if isinstance(member.likelihood, AbstractClasses) != ("classes" in header):
+            raise ModelFileError("a member has another kind of target than the header.")
+        if "classes" in header:
+            _check_classes(header["classes"], member.likelihood)
 
 
-def check_names(header: dict[str, Any]) -> None:
-    """Raise ModelFileError unless features and targets are as many as the header says."""
-    if header["y_ndim"] not in (1, 2) or (header["y_ndim"] == 1 and header["n_outputs"] != 1):
-        raise ModelFileError("y_ndim in the header is out of range.")
-    for name, length in (("feature_names", "n_features"), ("target_names", "n_outputs")):
-        names = header[name]
-        if names is not None and (
-            len(names) != header[length] or not all(isinstance(part, str) for part in names)
-        ):
-            raise ModelFileError(f"{name} in the header are damaged.")
+def _check_classes(classes: list[Any], likelihood: Any) -> None:
+    """Raise ModelFileError unless there is one label, all of one kind, for every class."""
+    kinds = {type(label) for label in classes}
+    same = len(kinds) == 1 and kinds <= set(_LABELS.values()) and len({*classes}) == len(classes)
+    if not same:
+        raise ModelFileError("the classes in the header are damaged.")
+    if likelihood.n_classes != len(classes):
+        raise ModelFileError("a member has other classes than the header.")
 
 
-def scaling_shapes(n: int, d: int) -> dict[str, tuple[int, ...]]:
-    """Return the arrays of a scaling, by name."""
-    sizes = {"x": (n,), "y": (d,)}
-    return {f"scaling.{s}_{part}": size for s, size in sizes.items() for part in ("shift", "scale")}
-
-
-def take_out(left: dict[str, Any], expected: dict[str, tuple[int, ...]]) -> None:
-    """Take arrays out of those of a file; one that is not as expected is a ModelFileError."""
-    for name, shape in expected.items():
-        if name not in left:
-            raise ModelFileError(f"array {name} is missing.")
-        found = left.pop(name)
-        if found.shape != shape or found.dtype != np.float64:
-            raise ModelFileError(
-                f"array {name} has shape {found.shape} and dtype {found.dtype}, but {shape} and "
-                "float64 are needed."
-            )
+def _likelihood(header: dict[str, Any]) -> type[AbstractLikelihood]:
+    """Return the kind of likelihood among the constructor's arguments."""
+    value = header["params"].get("likelihood", "gaussian")
+    try:
+        if isinstance(value, dict):  # a class, or an object of one
+            return likelihood_class({"likelihood": class_of(value.get("type", value.get("class")))})
+        return likelihood_class({"likelihood": value})
+    except (ValueError, TypeError) as error:
+        raise ModelFileError(f"the argument likelihood: {error}") from error
 
 
 def _params(header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
@@ -272,6 +229,8 @@ def _params(header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
         try:
             if set(tagged) == {"type"}:
                 decoded[name] = class_of(tagged["type"])
+            elif set(tagged) == {"pairs"}:
+                decoded[name] = _pairs(tagged["pairs"])
             elif set(tagged) == {"recipe"}:
                 decoded[name] = _recipe(tagged["recipe"])
             else:  # an object of format 1 has "static"
@@ -281,7 +240,7 @@ def _params(header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
             raise ModelFileError(f"the argument {name[:80]}: {error}") from error
     try:
         decoded = _BEFORE | decoded
-        model = FAWNRegressor(**decoded)
+        model = NETWORKS[header["class"]](**decoded)
         model._validate_params()
         chosen(AbstractObjective, model.objective, "objective")
     except (ValueError, TypeError, OverflowError) as error:
@@ -303,6 +262,16 @@ def _of_format_1(name: str, value: dict[str, Any]) -> dict[str, Any]:
         if not field.metadata.get("static", False)
     }
     return {"class": value["class"], "fields": static | arrays}
+
+
+def _pairs(value: Any) -> dict[Any, float]:
+    plain = isinstance(value, list) and all(isinstance(pair, list) for pair in value)
+    if not plain or not all(
+        len(pair) == 2 and type(pair[0]) in _LABELS.values() and type(pair[1]) is float
+        for pair in value
+    ):
+        raise ModelFileError("its description is damaged.")
+    return dict(value)
 
 
 def _recipe(value: Any) -> Recipe:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -26,7 +26,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from varprop.learning.model import Model
 from varprop.learning.priors import weights_by_layer
-from varprop.moments.gaussian import Gaussian
+from varprop.moments.gaussian import Gaussian, JointGaussian
 from varprop.nn.registry import register
 from varprop.nn.weights import BernoulliWeights
 
@@ -42,9 +42,12 @@ class AbstractObjective(eqx.Module):
 
     @abstractmethod
     def log_likelihood(
-        self, model: Model, x: Gaussian, y: Float[Array, "n d"], key: PRNGKeyArray
+        self, model: Model, x: Any, y: Float[Array, "n d"], key: PRNGKeyArray
     ) -> Float[Array, " n"]:
-        """Return what each row contributes: x of shape (n, inputs), y of shape (n, d)."""
+        """Return what each row contributes: x of shape (n, inputs), y of shape (n, d).
+
+        x is a Gaussian, or a JointGaussian where errors of a row's inputs are correlated.
+        """
 
 
 @register("vi")
@@ -62,7 +65,7 @@ class VI(AbstractObjective):
     identifies_noise: ClassVar[bool] = True
 
     def log_likelihood(
-        self, model: Model, x: Gaussian, y: Float[Array, "n d"], key: PRNGKeyArray
+        self, model: Model, x: Any, y: Float[Array, "n d"], key: PRNGKeyArray
     ) -> Float[Array, " n"]:
         """E[log p(y | f)] with the propagated mean and variance of f."""
         return model.likelihood.expected_log_prob(model.network.moments(x), y)
@@ -74,7 +77,7 @@ class AbstractPredictiveDensity(AbstractObjective):
     sampled: ClassVar[bool] = False
 
     def log_likelihood(
-        self, model: Model, x: Gaussian, y: Float[Array, "n d"], key: PRNGKeyArray
+        self, model: Model, x: Any, y: Float[Array, "n d"], key: PRNGKeyArray
     ) -> Float[Array, " n"]:
         """Log-density of the propagated predictive distribution."""
         return model.likelihood.log_predictive(model.network.moments(x), y)
@@ -122,12 +125,14 @@ class SampledVI(AbstractObjective):
             raise ValueError(f"n_samples must be at least 1, but is {self.n_samples}.")
 
     def log_likelihood(
-        self, model: Model, x: Gaussian, y: Float[Array, "n d"], key: PRNGKeyArray
+        self, model: Model, x: Any, y: Float[Array, "n d"], key: PRNGKeyArray
     ) -> Float[Array, " n"]:
         """Average of log p(y | f) over sampled networks (and sampled inputs, if uncertain)."""
         weights = itertools.chain(*weights_by_layer(model.network))
         if any(isinstance(array, BernoulliWeights) for array in weights):
             raise TypeError("SampledVI cannot train Bernoulli weights: use VI or ROPD.")
+        if isinstance(x, JointGaussian):
+            raise TypeError("SampledVI draws input errors one by one: use VI or ROPD, or X_std.")
 
         def one(key: PRNGKeyArray) -> Float[Array, " n"]:
             network_key, input_key = jax.random.split(key)
@@ -155,7 +160,7 @@ class MaximumLikelihood(AbstractPredictiveDensity):
 def batch_loss(
     objective: AbstractObjective,
     model: Model,
-    x: Gaussian,
+    x: Any,
     y: Float[Array, "n d"],
     weight: Float[Array, " n"],
     *,

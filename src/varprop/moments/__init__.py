@@ -1,4 +1,8 @@
 """What flows: Gaussians, their covariances, and float-safe scalar maths with exact derivatives."""
 
-from varprop.moments.gaussian import Gaussian as Gaussian
-from varprop.moments.gaussian import JointGaussian as JointGaussian
+import lazy_loader
+
+# Late, since NumPy's rules read constants here without JAX.
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__, submod_attrs={"gaussian": ["Gaussian", "JointGaussian"]}
+)

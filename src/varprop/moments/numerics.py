@@ -6,81 +6,17 @@ NaN in value or gradient for any finite mean and any variance from 0 to 1e18, bo
 
 from __future__ import annotations
 
-import functools
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
-INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
-LOG_2PI = math.log(2.0 * math.pi)
-
-# Mills's ratio R(x) = Phi(-x) / phi(x) = R / D and M(x) = 1 - x R(x) = M / D for x >= 0, ascending
-# coefficients, made by tools/fit_mills_ratio.py. Worst relative error 1.1e-8 on [0, 18] (float32,
-# whose tail underflows at 15.4 even when scaled by a variance of 1e12) and 2e-18 on [0, 40]
-# (float64).
-_TAIL_32: dict[str, Any] = {
-    "x_max": 15.9,
-    "R": (1.253314123, 1.42826575, 0.77778606, 0.2464315965, 0.04568800345, 0.004183068514),
-    "M": (0.9999999891, 0.6841608839, 0.238207074, 0.04568294548, 0.004183145355),
-    "D": (
-        1.0,
-        1.93747502,
-        1.666472523,
-        0.8234694571,
-        0.2506145453,
-        0.04568803108,
-        0.004183067426,
-    ),
-}
-_TAIL_64: dict[str, Any] = {
-    "x_max": 38.0,
-    "R": (
-        1.253314137315500249,
-        2.299640891267344374,
-        2.087862072265455047,
-        1.221236502509997269,
-        0.507573588967542843,
-        0.1568082576230741958,
-        0.03670127128023765539,
-        0.006514082461285886598,
-        0.0008618475998971805858,
-        0.00008139683733250679815,
-        4.983567586517102732e-6,
-        1.522070037873823694e-7,
-    ),
-    "M": (
-        1.000000000000000002,
-        1.379418386020519505,
-        0.9668486543725341128,
-        0.442420513265586484,
-        0.1445828086081104044,
-        0.03502741134489742864,
-        0.006352810868572761541,
-        0.0008518804644714005354,
-        0.00008109242332861128009,
-        4.983567586484444774e-6,
-        1.522070037875149826e-7,
-    ),
-    "D": (
-        1.0,
-        2.632732523336019815,
-        3.266489545639878267,
-        2.530282585531041416,
-        1.365819311118109021,
-        0.542601000312438266,
-        0.1631610684916482637,
-        0.03755315174470861779,
-        0.006595174884614577681,
-        0.000866831167483657063,
-        0.00008154904433629473744,
-        4.983567586517091662e-6,
-        1.52207003787382479e-7,
-    ),
-}
+from varprop.moments.constants import INV_SQRT_2PI as INV_SQRT_2PI
+from varprop.moments.constants import LOG_2PI as LOG_2PI
+from varprop.moments.constants import TAIL_32, TAIL_64, legendre_nodes
+from varprop.moments.constants import hermite_nodes as hermite_nodes
 
 # float32 carries exp(-x^2 / 2) times 2^64, so that products with a large variance are formed before
 # anything underflows; beyond x_max even those are below the smallest normal number.
@@ -123,20 +59,6 @@ def _kept_bell_jvp(primals, tangents):
     return value, -primals[0] * value * tangents[0]
 
 
-def kept_bell_by_exp(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """Return the same without a look at bits, for runtimes that are given arithmetic only.
-
-    Examples
-    --------
-    >>> x = jnp.linspace(0, 15.9, 50, dtype=jnp.float32)
-    >>> bool(jnp.allclose(kept_bell_by_exp(x), _kept_bell(x), rtol=1e-5))
-    True
-    """
-    # The factor is split, since its square root keeps both halves of the product in range.
-    root = jnp.exp(-0.25 * x * x) * (_KEEP_32**0.5 if x.dtype == jnp.float32 else 1.0)
-    return root * root
-
-
 class _Tail(NamedTuple):
     """What the far side of zero contributes, for a ~ N(mean, var) and x = |mean| / std.
 
@@ -153,7 +75,7 @@ class _Tail(NamedTuple):
 
 
 def _tail(mean: Float[Array, "..."], var: Float[Array, "..."]) -> _Tail:
-    fit = _TAIL_64 if mean.dtype == jnp.float64 else _TAIL_32
+    fit = TAIL_64 if mean.dtype == jnp.float64 else TAIL_32
     # The floor stands inside the square root only: products use var itself, so that var = 0 gives
     # exactly the plain rectifier. `where` instead of max and min also keeps a NaN a NaN.
     tiny = float(jnp.finfo(var.dtype).tiny)
@@ -216,24 +138,35 @@ def rectifier_moments(
 @jax.custom_jvp
 def rectifier_line(
     mean: Float[Array, "*shape"], var: Float[Array, "*shape"]
-) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"], Float[Array, "*shape"]]:
-    """Return `rectifier_moments`, and the slope of the best line through max(a, 0): P(a > 0).
+) -> tuple[
+    Float[Array, "*shape"], Float[Array, "*shape"], Float[Array, "*shape"], Float[Array, "*shape"]
+]:
+    """Return `rectifier_moments`, and the derivatives of the mean by `mean` and by `var`.
 
-    The three share one evaluation of the tail, and so do their partial derivatives, all given in
-    closed form; what is not used of them costs nothing in a compiled program.
+    They are P(a > 0), the slope of the best line through max(a, 0), and phi(mean / std) / (2 std),
+    which is taken as 0 for variances too small for its own derivatives (1e-19 in float32). The four
+    share one evaluation of the tail, and so do their partial derivatives, all given in closed form;
+    what is not used of them costs nothing in a compiled program.
 
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> rectifier_line(jnp.array(0.0), jnp.array(1.0))[2].item()
-    0.5
+    >>> print([f"{x:.4f}" for x in rectifier_line(jnp.array(0.0), jnp.array(1.0))[2:]])
+    ['0.5000', '0.1995']
     """
     tail = _tail(mean, var)
-    return *_rectified(mean, var, tail), _above(mean, tail)
+    return *_rectified(mean, var, tail), _above(mean, tail), _bend(var, tail)
 
 
 def _above(mean, tail: _Tail):
     return jnp.where(mean > 0, 1, 0) - tail.mass * tail.keep  # Phi(r)
+
+
+def _bend(var, tail: _Tail):
+    """Return phi(r) / (2 std), or 0 for a variance that is too small."""
+    tiny = float(jnp.finfo(var.dtype).tiny)
+    bend = tail.bell * tail.inv_std * (0.5 * INV_SQRT_2PI * tail.keep)
+    return jnp.where(var < math.sqrt(tiny), 0.0, bend)
 
 
 @rectifier_line.defjvp
@@ -245,10 +178,15 @@ def _rectifier_line_jvp(primals, tangents):
     above = _above(mean, tail)
     below = jnp.where(mean > 0, tail.mass, 1 / tail.keep + tail.mass)  # Phi(-r) / keep
     density = tail.bell * tail.inv_std * (INV_SQRT_2PI * tail.keep)  # phi(r) / std
-    return (out_mean, out_var, above), (
+    bend = _bend(var, tail)
+    r = jnp.clip(mean * tail.inv_std, -1e4, 1e4)  # beyond, the density is 0
+    by_mean = -(bend * r) * tail.inv_std
+    by_var = 0.5 * (bend * (r * r - 1)) * tail.inv_std * tail.inv_std
+    return (out_mean, out_var, above, bend), (
         above * dmean + 0.5 * density * dvar,
         out_mean * below * (2 * tail.keep) * dmean + (above - out_mean * density) * dvar,
         _probability_change(mean, var, tail, dmean, dvar),
+        by_mean * dmean + by_var * dvar,
     )
 
 
@@ -335,34 +273,6 @@ def square_root(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     positive = x > 0
     root = jnp.sqrt(jnp.where(positive, x, 1.0))
     return jnp.where(positive, root, jnp.where(x == 0, 0.0, jnp.nan))
-
-
-@functools.cache
-def hermite_nodes(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights with E[f(z)] ~ sum_i w_i f(z_i) for z ~ N(0, 1), exact to degree 2n - 1.
-
-    Examples
-    --------
-    >>> z, w = hermite_nodes(3)
-    >>> round(float(w @ z**4), 12)
-    3.0
-    """
-    nodes, weights = np.polynomial.hermite_e.hermegauss(n)
-    return nodes, weights / weights.sum()
-
-
-@functools.cache
-def legendre_nodes(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights of Gauss-Legendre quadrature on [0, 1].
-
-    Examples
-    --------
-    >>> t, w = legendre_nodes(4)
-    >>> round(float(w @ t**3), 12)
-    0.25
-    """
-    nodes, weights = np.polynomial.legendre.leggauss(n)
-    return 0.5 * (nodes + 1), 0.5 * weights
 
 
 def erf_moments(

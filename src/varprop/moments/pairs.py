@@ -109,7 +109,7 @@ def rectifier_coefficients(
     [0.5, 0.2821]
     """
     std = square_root(a.variances())
-    _, out_var, slope = rectifier_line(a.mean, a.variances())
+    _, out_var, slope, _ = rectifier_line(a.mean, a.variances())
     bells = _bells(a, n_terms - 1)
     terms = [std * bell / math.sqrt(k * (k - 1)) for k, bell in enumerate(bells, 2)]
     return [std * slope, *terms], out_var

@@ -15,11 +15,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from varprop.moments.checks import as_float_array
+from varprop.moments.constants import (
+    INV_SQRT_2PI,
+    LOGISTIC_NODES,
+    LOGISTIC_P,
+    LOGISTIC_S,
+    hermite_nodes,
+)
 from varprop.moments.gaussian import Gaussian
 from varprop.moments.numerics import (
-    INV_SQRT_2PI,
     erf_moments,
-    hermite_nodes,
     rectifier_line,
     rectifier_moments,
     square_root,
@@ -31,7 +36,7 @@ from varprop.moments.pairs import (
     series_covariance,
     step_coefficients,
 )
-from varprop.nn.contract import AbstractElementwise
+from varprop.nn.contract import AbstractElementwise, Partials
 from varprop.nn.parameters import constant
 from varprop.nn.registry import register
 
@@ -69,7 +74,7 @@ class AbstractActivation(AbstractElementwise):
         They are E[f^(k)(a)] std^k / sqrt(k!), here by quadrature; the first, whose square is what a
         line carries, from the line itself.
         """
-        out, slope = self.line(a)
+        out, slope, *_ = self.partials(a)
         first = square_root(a.variances()) * slope
         others = quadrature_coefficients(self, a)[1:]
         # Their squares sum to at most the variance; where both are approximate they may not.
@@ -130,10 +135,11 @@ class ReLU(AbstractActivation):
         """Return the rectified Gaussian's moments."""
         return rectifier_moments(mean, var)
 
-    def line(self, x):
-        """Return moments and slope from one evaluation."""
-        mean, var, slope = rectifier_line(x.mean, x.variances())
-        return Gaussian(mean, var), slope
+    def partials(self, x):
+        """Return all from one evaluation of the tail."""
+        mean, var, slope, bend = rectifier_line(x.mean, x.variances())
+        tilt, gain = 2 * mean * (1 - slope), slope - 2 * mean * bend
+        return Partials(Gaussian(mean, var), slope, bend, tilt, gain)
 
     def coefficients(self, a):
         """Return them in closed form."""
@@ -233,12 +239,6 @@ class Erf(AbstractActivation):
         return erf_moments(mean, var)
 
 
-# sigmoid(x) ~ sum_i p_i Phi(s_i x), largest error 9.2e-7; made by tools/fit_logistic_mixture.py.
-_LOGISTIC_P = (0.0283559221121, 0.232252333828, 0.434933820515, 0.266470825195, 0.0379870983501)
-_LOGISTIC_S = (0.296903733715, 0.421442735141, 0.592786629818, 0.823082421249, 1.13718440094)
-_LOGISTIC_NODES = 20
-
-
 def _logistic_moments(mean, var):
     """Mean and variance of the logistic sigmoid.
 
@@ -248,7 +248,7 @@ def _logistic_moments(mean, var):
     """
     small = var < 1
     std = square_root(jnp.where(small, var, 0.0))
-    z, w = hermite_nodes(_LOGISTIC_NODES)
+    z, w = hermite_nodes(LOGISTIC_NODES)
     plain = jax.nn.sigmoid(mean)
     # Differences from the plain value make a variance of 0 give exactly the plain function.
     changes = [jax.nn.sigmoid(mean + float(node) * std) - plain for node in z]
@@ -259,7 +259,7 @@ def _logistic_moments(mean, var):
     )
     wide = jnp.where(small, 1.0, var)
     mean_wide, slope = jnp.zeros_like(mean), jnp.zeros_like(mean)
-    for p, s in zip(_LOGISTIC_P, _LOGISTIC_S, strict=True):
+    for p, s in zip(LOGISTIC_P, LOGISTIC_S, strict=True):
         shrink = s * jax.lax.rsqrt(1 + s**2 * wide)
         r = mean * shrink
         mean_wide = mean_wide + p * 0.5 * (1 + jax.lax.erf(r / math.sqrt(2)))

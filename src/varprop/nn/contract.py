@@ -16,6 +16,41 @@ from varprop.moments.gaussian import Gaussian, JointGaussian
 PlainLayer = Callable[[Float[Array, "*batch n"]], Float[Array, "*batch m"]]
 
 
+class Adjoint(NamedTuple):
+    """Derivatives of a network's k output means by the moments of what comes out of a layer.
+
+    Attributes
+    ----------
+    mean
+        By the means, shape (units, k, rows or 1); None stands for the identity.
+    var
+        By the variances, likewise; None for none.
+    """
+
+    mean: Any = None
+    var: Any = None
+
+
+class Partials(NamedTuple):
+    """Moments after a function of single entries, and their derivatives by those before it.
+
+    Attributes
+    ----------
+    out
+        Mean and variance.
+    slope, bend
+        Derivatives of the mean: by the mean, E[f'], and by the variance, E[f''] / 2.
+    tilt, gain
+        Derivatives of the variance: by the mean, and by the variance.
+    """
+
+    out: Gaussian
+    slope: Float[Array, "..."]
+    bend: Float[Array, "..."]
+    tilt: Float[Array, "..."]
+    gain: Float[Array, "..."]
+
+
 class Linearized(NamedTuple):
     """A layer at an uncertain input: its output, and what of it is linear in that input.
 
@@ -27,21 +62,19 @@ class Linearized(NamedTuple):
     ----------
     out
         Mean and variance of the outputs, shape (outputs, rows), the inputs taken as independent.
-    carried, own
-        Its variance in two parts, shape (outputs, rows): what a linear function of the inputs
-        carries, and the rest.
+    own
+        What of its variance no linear function of the inputs carries, shape (outputs, rows).
     pull
-        Transposed derivative of the outputs' mean by the inputs' mean, the variances held fixed:
-        (outputs, k, rows or 1) to (inputs, k, rows or 1). None stands for the identity, of which it
-        gives the derivative itself.
+        Transposed derivative of the outputs' moments by the inputs' moments: the `Adjoint` of what
+        comes out to that of what comes in.
     carry
-        The squared derivative: variances of inputs, (..., inputs, rows), to (..., outputs, rows).
+        The squared derivative of the means: variances of inputs, (..., inputs, rows), to
+        (..., outputs, rows).
     """
 
     out: Gaussian
-    carried: Float[Array, "m rows"]
     own: Float[Array, "m rows"]
-    pull: Callable[[Any], Any]
+    pull: Callable[[Adjoint], Adjoint]
     carry: Callable[[Any], Any]
 
 
@@ -85,21 +118,31 @@ class AbstractLayer(eqx.Module):
                 "choose propagation='independent'."
             )
 
-        def mean(row: Array, var: Array) -> Array:
-            return self.moments(Gaussian(row, var)).mean
+        def moments(row: Array, var: Array) -> tuple[Array, Array]:
+            found: Any = self.moments(Gaussian(row, var))
+            return found.mean, found.variances()
 
-        by_row = jax.vmap(jax.jacrev(mean), in_axes=1, out_axes=2)(x.mean, x.var)
-        carried = jnp.einsum("mnr,nr->mr", by_row**2, x.var)
+        by_row = jax.vmap(jax.jacrev(moments, argnums=(0, 1)), in_axes=1, out_axes=2)
+        (by_mean, by_var), (tilt, gain) = by_row(x.mean, x.var)
+        carried = jnp.einsum("mnr,nr->mr", by_mean**2, x.var)
+
+        def pull(at: Adjoint) -> Adjoint:
+            if at.mean is None:
+                return Adjoint(by_mean.swapaxes(0, 1), by_var.swapaxes(0, 1))
+
+            def back(matrix: Array, g: Array) -> Array:
+                return jnp.einsum("mnr,mkr->nkr", matrix, jnp.broadcast_to(g, (*g.shape[:2], rows)))
+
+            g, h = back(by_mean, at.mean), back(by_var, at.mean)
+            if at.var is not None:
+                g, h = g + back(tilt, at.var), h + back(gain, at.var)
+            return Adjoint(g, h)
+
         return Linearized(
             out,
-            carried,
             jnp.maximum(out.variances() - carried, 0),
-            lambda g: (
-                by_row.swapaxes(0, 1)
-                if g is None
-                else jnp.einsum("mnr,mkr->nkr", by_row, jnp.broadcast_to(g, (*g.shape[:2], rows)))
-            ),
-            lambda v: jnp.einsum("mnr,...nr->...mr", by_row**2, v),
+            pull,
+            lambda v: jnp.einsum("mnr,...nr->...mr", by_mean**2, v),
         )
 
     def between_rows(
@@ -135,32 +178,39 @@ class AbstractElementwise(AbstractLayer):
 
     mixes: ClassVar[bool] = False
 
-    def line(self, x: Gaussian) -> tuple[Gaussian, Float[Array, "..."]]:
-        """Return the moments of an uncertain batch (n, rows), and the slope of the best line.
+    def partials(self, x: Gaussian) -> Partials:
+        """Return the moments of an uncertain batch (n, rows), and their derivatives.
 
-        By Stein's lemma that is the derivative of the mean by the input's mean, E[f'(x)].
+        That of the mean by the input's mean is the slope of the best line, by Stein's lemma.
         """
 
-        def moments(mean: Array) -> Any:
-            out = self.moments_of_columns(Gaussian(mean, x.var))
+        def moments(mean: Array, var: Array) -> Any:
+            out: Any = self.moments_of_columns(Gaussian(mean, var))
             return out.mean, out.variances()
 
-        (mean, var), (slope, _) = jax.jvp(moments, (x.mean,), (jnp.ones_like(x.mean),))
-        return Gaussian(mean, var), slope
+        at, one, none = (x.mean, x.variances()), jnp.ones_like(x.mean), jnp.zeros_like(x.mean)
+        (mean, var), (slope, tilt) = jax.jvp(moments, at, (one, none))
+        bend, gain = jax.jvp(moments, at, (none, one))[1]
+        return Partials(Gaussian(mean, var), slope, bend, tilt, gain)
 
     def linearized(self, x: Gaussian) -> Linearized:
         """Return the output, the slope in place of a matrix, and what lies beside the line."""
-        out, slope = self.line(x)
+        out, slope, bend, tilt, gain = self.partials(x)
         # Rounding, or the error of a quadrature, may put it below 0.
         carried = slope**2 * x.variances()
         own = jnp.maximum(out.variances() - carried, 0)
 
-        def pull(g: Array | None) -> Array:
+        def pull(at: Adjoint) -> Adjoint:
+            g = at.mean
             if g is None:
-                return jnp.eye(len(slope), dtype=slope.dtype)[..., None] * slope[:, None]
-            return slope[:, None] * g
+                g = jnp.eye(len(slope), dtype=slope.dtype)[..., None]
+            by_mean, by_var = slope[:, None] * g, bend[:, None] * g
+            if at.var is not None:
+                by_mean = by_mean + tilt[:, None] * at.var
+                by_var = by_var + gain[:, None] * at.var
+            return Adjoint(by_mean, by_var)
 
-        return Linearized(out, carried, own, pull, lambda v: slope**2 * v)
+        return Linearized(out, own, pull, lambda v: slope**2 * v)
 
     @abstractmethod
     def covariance(
@@ -189,5 +239,5 @@ class AbstractElementwise(AbstractLayer):
         after = self.covariance(a, b, before, same=True)
         if cov is None or x.var is None or other.var is None:
             return after, after
-        slopes = self.line(x)[1][..., None] * self.line(other)[1][:, None]
+        slopes = self.partials(x).slope[..., None] * self.partials(other).slope[:, None]
         return after, after - slopes * cov

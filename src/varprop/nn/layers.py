@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from varprop.moments.covariance import DiagonalPlusLowRank
 from varprop.moments.gaussian import Gaussian, JointGaussian, add_variances, as_gaussian
 from varprop.nn.activations import AbstractActivation, ReLU
-from varprop.nn.contract import AbstractLayer, Linearized, PlainLayer
+from varprop.nn.contract import AbstractLayer, Adjoint, Linearized, PlainLayer
 from varprop.nn.noise import AbstractNoise
 from varprop.nn.propagation import checked_propagation, pushed_through
 from varprop.nn.registry import register
@@ -140,15 +140,23 @@ class AbstractDense(AbstractLayer):
         own = jnp.zeros_like(mean) if own is None else own
         square = weight.mean**2
 
-        def pull(g: Array | None) -> Array:
-            if g is None:
-                return weight.mean.T[..., None]
+        def back(matrix: Array, g: Array) -> Array:
             # As a product of two matrices: XLA is slower with further axes.
             flat = g.reshape(len(g), math.prod(g.shape[1:]))  # -1 would not do for no rows
-            return (weight.mean.T @ flat).reshape(weight.shape[1], *g.shape[1:])
+            return (matrix.T @ flat).reshape(weight.shape[1], *g.shape[1:])
 
-        carried = square @ x.variances()
-        return Linearized(Gaussian(mean, own + carried), carried, own, pull, lambda v: square @ v)
+        def pull(at: Adjoint) -> Adjoint:
+            if at.mean is None:
+                return Adjoint(weight.mean.T[..., None])
+            by_mean = back(weight.mean, at.mean)
+            if at.var is None:
+                return Adjoint(by_mean)
+            if weight.var is not None:  # the variance of W x + b depends on the mean of x too
+                by_mean = by_mean + 2 * x.mean[:, None] * back(weight.var, at.var)
+            return Adjoint(by_mean, back(weight.second_moment(), at.var))
+
+        out = Gaussian(mean, own + square @ x.variances())
+        return Linearized(out, own, pull, lambda v: square @ v)
 
     def between_rows(self, x, other, cov):
         """Return what the same weights make of two rows."""
@@ -282,8 +290,7 @@ class Sequential(AbstractLayer):
     >>> net = mlp(3, 1, key=jax.random.key(0))
     >>> net.moments(jnp.ones((5, 3))).mean.shape  # plain arrays are exactly known inputs
     (5, 1)
-    >>> plain = net.sample(jax.random.key(1))
-    >>> plain(jnp.ones((5, 3))).shape
+    >>> net.sample(jax.random.key(1))(jnp.ones((5, 3))).shape  # one drawn network
     (5, 1)
     """
 
@@ -337,10 +344,8 @@ def mlp(
 
     Parameters
     ----------
-    n_inputs, n_outputs
-        Sizes of the two ends.
-    key
-        Random key for the start of the weights.
+    n_inputs, n_outputs, key
+        Sizes of the two ends, and a random key for the start of the weights.
     hidden_layer_sizes
         Units per hidden layer. The paper's network is ``(50,)``, for which propagation is exact;
         of deeper ones `varprop.check` says by how much it is off.
@@ -358,10 +363,6 @@ def mlp(
         Noise processes on the inputs, on every hidden layer's units, on all weights, on all biases.
     propagation
         "first-order", "second-order" or "independent"; see `Sequential`.
-
-    Returns
-    -------
-    Sequential
 
     Examples
     --------

@@ -5,6 +5,7 @@ Model files name classes and never import anything, so only what is registered c
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -22,6 +23,11 @@ def register(option: str | None = None) -> Callable[[T], T]:
     option
         What estimators call it, such as "relu"; a class without one is given as an object.
 
+    Raises
+    ------
+    ValueError
+        If a class of the library has this name.
+
     Examples
     --------
     >>> from varprop import nn, register
@@ -37,12 +43,24 @@ def register(option: str | None = None) -> Callable[[T], T]:
     """
 
     def keep(kind: T) -> T:
+        known = _CLASSES.get(kind.__name__)
+        if known is not None and known.__module__ != kind.__module__ and _of_library(known):
+            raise ValueError(
+                f"the name {kind.__name__} is taken by {known.__module__}, and files could not "
+                "tell the two apart: call the class something else."
+            )
         _CLASSES[kind.__name__] = kind
         if option is not None:
             _OPTIONS.append((option, kind))
         return kind
 
     return keep
+
+
+def _of_library(kind: type) -> bool:
+    """Whether a class belongs to a file of the library (and not to an example in one)."""
+    module = sys.modules.get(kind.__module__)
+    return kind.__module__.startswith("varprop.") and hasattr(module, kind.__name__)
 
 
 def chosen(base: Any, value: Any, option: str) -> Any:

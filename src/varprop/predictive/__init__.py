@@ -4,6 +4,21 @@ import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=["conformal", "diagnostics", "importance", "metrics", "scorecard", "scoring"],
-    submod_attrs={"distribution": ["Predictive"]},
+    submodules=[
+        "class_metrics",
+        "conformal",
+        "diagnostics",
+        "importance",
+        "metrics",
+        "scorecard",
+        "scoring",
+    ],
+    submod_attrs={
+        "blend": ["Blend", "mixture"],
+        "categories": ["Categories"],
+        "counts": ["Counts"],
+        "distribution": ["Predictive"],
+        "warped": ["Warped"],
+        "warps": ["AbstractWarp", "Log", "YeoJohnson"],
+    },
 )

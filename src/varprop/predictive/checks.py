@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +40,37 @@ def drawing(
     if isinstance(random_state, np.random.Generator | np.random.RandomState):
         return n_samples, random_state
     return n_samples, np.random.default_rng(random_state)
+
+
+def row_index(rows: Any, n: int) -> Any:
+    """Return which of n rows are chosen, by a slice or an index array; at least one."""
+    index = np.arange(n)[rows]
+    if index.ndim > 1:
+        raise IndexError("A prediction is indexed by rows only.")
+    if index.size == 0:
+        raise ValueError("The selection holds no rows.")
+    return rows if isinstance(rows, slice) else index.reshape(-1)
+
+
+def as_alpha(alpha: ArrayLike) -> Array:
+    """Return probabilities strictly between 0 and 1."""
+    alpha = np.asarray(alpha, dtype=np.float64)
+    if not np.all((alpha > 0) & (alpha < 1)):
+        raise ValueError("alpha must lie strictly between 0 and 1.")
+    return alpha
+
+
+def mixture_weights(weights: ArrayLike | None, shapes: Sequence[tuple[int, ...]]) -> Array:
+    """Return weights (members, 1) or (members, n) that sum to one, of members of one shape."""
+    if not shapes:
+        raise ValueError("A mixture needs at least one member.")
+    k, n = len(shapes), shapes[0][0]
+    for i, shape in enumerate(shapes):
+        if shape != shapes[0]:
+            raise ValueError(f"Member {i} has shape {shape} but member 0 has shape {shapes[0]}.")
+    found = as_weights(np.ones(k) if weights is None else weights, "weights", (k,), (k, n))
+    normal: Array = found.reshape(k, -1) / found.sum(axis=0)
+    return normal
 
 
 def check_finite(values: Array, name: str, outputs: Sequence[int] | None = None) -> None:

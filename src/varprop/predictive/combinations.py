@@ -47,13 +47,7 @@ class Combinations(Outputs):
         z = rng.standard_normal((n_samples, self.n_rows, self.n_outputs))
         if self.n_members == 1:
             return self._public(self.unit * self._member_draw(0, z))
-        edges = np.cumsum(self.weights, axis=0)
-        # Dividing makes the last edge exactly one, so that a member of weight zero is never drawn.
-        edges = edges[:-1] / edges[-1]
-        u = rng.uniform(size=(n_samples, self.n_rows))
-        chosen = np.zeros(u.shape, dtype=np.intp)
-        for edge in edges:
-            chosen += u >= edge
+        chosen = mixtures.chosen(self.weights, rng.uniform(size=(n_samples, self.n_rows)))
         out = np.empty_like(z)
         for k in range(self.n_members):
             np.copyto(out, self._member_draw(k, z), where=(chosen == k)[..., None])

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from varprop.brief import brief
-from varprop.predictive.checks import as_targets, check_share
-from varprop.predictive.distribution import Predictive
+from varprop.predictive.checks import as_targets, check_finite, check_share
+from varprop.predictive.contract import AbstractNumeric
 from varprop.predictive.scoring import predict_dist
 
 
@@ -75,14 +75,15 @@ class Conformal:
         )
 
     @classmethod
-    def of(cls, dist: Predictive, y: Any, *, joint: bool = False) -> Conformal:
+    def of(cls, dist: AbstractNumeric, y: Any, *, joint: bool = False) -> Conformal:
         """Compare predictions with what was observed: for `factor` alone, without an estimator."""
         y = as_targets(y, "y", dist.shape)
-        std = dist.std.reshape(y.shape)
+        mean, std = dist.mean.reshape(y.shape), dist.std.reshape(y.shape)
         if not (std > 0).all():
             row = int(np.argwhere(std == 0)[0][0])
             raise ValueError(f"The predicted standard deviation is zero in row {row}.")
-        scores = np.abs(y - dist.mean.reshape(y.shape)) / std
+        check_finite(mean + std, "The predicted mean or standard deviation")
+        scores = np.abs(y - mean) / std
         if joint:
             scores = scores.max(axis=1, keepdims=True)
         return cls(None, np.sort(scores, axis=0), joint)

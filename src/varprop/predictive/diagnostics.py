@@ -4,13 +4,17 @@ Each function looks at one output at a time and gives, beside what was observed,
 a perfect model would fall with the stated probability. Coverages and histograms of ``n`` rows are
 binomial counts, so these ranges are exact (each level and each bin by itself).
 
-Everywhere ``y`` are the targets, an array of shape (n,), ``prediction`` is a `Predictive` of one
-output, and ``probability`` is that of the range which chance allows, 0.95 by default.
+A count lies on a jump of its cdf, from ``P(Y < y)`` to ``P(Y <= y)``, and is spread evenly over it:
+what is observed has the expectation it should have, and ranges of chance are a little wide.
+
+Everywhere ``y`` are the targets, an array of shape (n,), ``prediction`` is a `Predictive` (or
+`Warped`, `Counts`, `Blend`) of one output, and ``probability`` is that of the range which chance
+allows, 0.95 by default.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from scipy import stats
@@ -18,9 +22,9 @@ from scipy.special import ndtri
 
 from varprop.brief import brief
 from varprop.predictive.checks import as_levels, as_targets, check_share
-from varprop.predictive.distribution import Predictive
-from varprop.predictive.metrics import check_order, held
-from varprop.predictive.mixtures import Array, ArrayLike, Mask
+from varprop.predictive.contract import AbstractNumeric
+from varprop.predictive.metrics import check_order, held, jump
+from varprop.predictive.mixtures import Array, ArrayLike, Mask, quiet
 
 __all__ = [
     "CalibrationCurve",
@@ -35,7 +39,10 @@ __all__ = [
 ]
 
 
+N = TypeVar("N", bound=AbstractNumeric)
+
 _FEW = 10  # rows of which nothing is said
+_ABOVE_HALF = float(np.nextafter(0.5, 1.0))
 
 
 class CalibrationCurve(NamedTuple):
@@ -127,7 +134,7 @@ class Judgement(NamedTuple):
     bias: str
 
 
-def of_one_output(y: ArrayLike, prediction: Predictive) -> tuple[Array, Predictive]:
+def of_one_output(y: ArrayLike, prediction: N) -> tuple[Array, N]:
     """Return both of shape ``(n,)``, refusing several outputs and targets that are not finite."""
     check_order(y, prediction)
     if prediction.n_outputs != 1:
@@ -139,12 +146,44 @@ def of_one_output(y: ArrayLike, prediction: Predictive) -> tuple[Array, Predicti
     return as_targets(y, "y", (n,), (n, 1))[:, 0], prediction.marginal(0)
 
 
-def middle_pit(y: Array, prediction: Predictive) -> Array:
+def middle_pit(y: Array, prediction: AbstractNumeric) -> Array:
     """Return ``cdf(y)`` of one output; the middle of the jump where `y` is on a point mass."""
-    y = prediction._internal(y)
-    at, below = (prediction._cdf(y, left=left)[:, 0] for left in (False, True))
+    below, at = jump(y, prediction)
     middle: Array = (at + below) / 2.0
     return middle
+
+
+def _spread_pit(y: Array, prediction: AbstractNumeric) -> tuple[Array, Array]:
+    """Return between what numbers the PIT is spread evenly: equal ones unless targets are counts.
+
+    A point mass of a target that is a number otherwise stands for its middle.
+    """
+    if prediction.is_discrete:
+        return jump(y, prediction)
+    middle = middle_pit(y, prediction)
+    return middle, middle
+
+
+def shares_up_to(edges: Array, low: Array, high: Array) -> Array:
+    """Return how much of the numbers spread between low and high, (n,), is below edges, (m, n)."""
+    width = high - low
+    part = np.clip((edges[:, None] - low) / np.where(width > 0, width, 1.0), 0.0, 1.0)
+    shares: Array = np.where(width > 0, part, edges[:, None] > low)
+    return shares
+
+
+def _square_scores(low: Array, high: Array) -> Array:
+    """Return the mean square of the normal scores of numbers spread between low and high, (n,)."""
+    middle = ndtri((low + high) / 2.0) ** 2
+    with quiet():
+        ends = [
+            q - np.nan_to_num(z * np.exp(-0.5 * z * z)) / np.sqrt(2 * np.pi)
+            for q, z in ((q, ndtri(q)) for q in (low, high))
+        ]
+        spread = (ends[1] - ends[0]) / (high - low)
+    # Of a short jump the difference would be rounding, and the middle is as good.
+    found: Array = np.where(high - low > 1e-5, spread, middle)
+    return found
 
 
 def equal_groups(values: Array, n_groups: int) -> list[Mask]:
@@ -192,7 +231,7 @@ def chance_range(n: int, share: ArrayLike, probability: float = 0.95) -> tuple[A
 
 def calibration_curve(
     y: ArrayLike,
-    prediction: Predictive,
+    prediction: AbstractNumeric,
     *,
     levels: ArrayLike | None = None,
     probability: float = 0.95,
@@ -206,6 +245,7 @@ def calibration_curve(
 
     Examples
     --------
+    >>> from varprop.predictive import Predictive
     >>> p = Predictive.gaussian([0.0, 0.0], [1.0, 1.0], 0.0)
     >>> calibration_curve([0.5, 9.0], p, levels=[0.5, 0.9]).observed.tolist()
     [0.5, 0.5]
@@ -218,14 +258,15 @@ def calibration_curve(
 
 def pit_histogram(
     y: ArrayLike,
-    prediction: Predictive,
+    prediction: AbstractNumeric,
     *,
     n_bins: int | None = None,
     probability: float = 0.95,
 ) -> PITHistogram:
     """Histogram of ``cdf(y)``: flat if the stated distributions are right.
 
-    A target on a point mass counts with the middle of its jump.
+    A target on a point mass counts with the middle of its jump, a count with parts of one in all
+    bins that its jump passes.
 
     Parameters
     ----------
@@ -234,21 +275,39 @@ def pit_histogram(
 
     Examples
     --------
+    >>> from varprop.predictive import Predictive
     >>> p = Predictive.gaussian([0.0, 0.0], [1.0, 1.0], 0.0)
     >>> pit_histogram([-3.0, 0.1], p, n_bins=4).counts.tolist()
     [1.0, 0.0, 1.0, 0.0]
     """
     y, prediction = of_one_output(y, prediction)
-    n = len(y)
+    low, high = _spread_pit(y, prediction)
+    return histogram_of(low, high, n_bins=n_bins, probability=probability)
+
+
+def histogram_of(
+    low: Array, high: Array, *, n_bins: int | None = None, probability: float = 0.95
+) -> PITHistogram:
+    """Return the histogram of numbers, each spread evenly between two, that should be uniform.
+
+    Examples
+    --------
+    >>> low, high = np.array([0.1, 0.5]), np.array([0.1, 1.0])
+    >>> histogram_of(low, high, n_bins=4).counts.tolist()
+    [1.0, 0.0, 0.5, 0.5]
+    """
+    n = len(low)
     bins = _bins(n_bins, round(n**0.5), 5, 20)
-    count, edges = np.histogram(middle_pit(y, prediction), bins=bins, range=(0.0, 1.0))
+    edges = np.linspace(0.0, 1.0, bins + 1)
+    inner = shares_up_to(edges[1:-1], low, high).sum(axis=1)
+    count = np.diff(inner, prepend=0.0, append=float(n))
     lower, upper = chance_range(n, 1.0 / bins, probability)
-    return PITHistogram(edges, count.astype(np.float64), float(lower) * n, float(upper) * n)
+    return PITHistogram(edges, count, float(lower) * n, float(upper) * n)
 
 
 def error_by_std(
     y: ArrayLike,
-    prediction: Predictive,
+    prediction: AbstractNumeric,
     *,
     n_bins: int | None = None,
     probability: float = 0.95,
@@ -265,6 +324,7 @@ def error_by_std(
 
     Examples
     --------
+    >>> from varprop.predictive import Predictive
     >>> p = Predictive.gaussian([0.0] * 4, [1.0, 1.0, 4.0, 4.0], 0.0)
     >>> error_by_std([1.0, -1.0, 3.0, -3.0], p, n_bins=2).error.tolist()
     [1.0, 3.0]
@@ -286,7 +346,7 @@ def error_by_std(
     )
 
 
-def judge(y: ArrayLike, prediction: Predictive) -> Judgement:
+def judge(y: ArrayLike, prediction: AbstractNumeric) -> Judgement:
     """Judge the stated uncertainty once, so that all that is said about it agrees.
 
     Intervals of 50 and 90 % each have the 95 % range of chance that curves and reports show. Tails,
@@ -295,6 +355,7 @@ def judge(y: ArrayLike, prediction: Predictive) -> Judgement:
 
     Examples
     --------
+    >>> from varprop.predictive import Predictive
     >>> y = np.linspace(-2, 2, 100)
     >>> judge(y, Predictive.gaussian(0 * y, 0 * y + 0.01, 0.0))
     Judgement(spread='over', bias='')
@@ -303,13 +364,14 @@ def judge(y: ArrayLike, prediction: Predictive) -> Judgement:
     n = len(y)
     if n < _FEW:
         return Judgement("unknown", "")
-    pit = middle_pit(y, prediction)
-    _, high = chance_range(n, 0.5, 0.99)
-    bias = "high" if np.mean(pit < 0.5) > high else "low" if np.mean(pit > 0.5) > high else ""
+    pit = _spread_pit(y, prediction)
+    _, most = chance_range(n, 0.5, 0.99)
+    below, up_to = (shares_up_to(np.array([half]), *pit).mean() for half in (0.5, _ABOVE_HALF))
+    bias = "high" if below > most else "low" if 1.0 - up_to > most else ""
     held = calibration_curve(y, prediction, levels=[0.5, 0.9])
     below, above = (held.observed < held.lower).any(), (held.observed > held.upper).any()
     # Normal scores: squares of a perfect model's are chi-square, also of a mixture.
-    far = np.sum(ndtri(pit) ** 2) > stats.chi2.ppf(0.99, n)
+    far = np.sum(_square_scores(*pit)) > stats.chi2.ppf(0.99, n)
     if above:
         return Judgement("shape" if below or far else "under", bias)
     if below or far:

@@ -14,13 +14,13 @@ import numpy as np
 
 from varprop.predictive import mixtures
 from varprop.predictive.checks import (
+    as_alpha,
     as_columns,
     as_float,
-    as_weights,
     check_covariance,
     check_noise,
-    check_share,
     check_variances,
+    mixture_weights,
 )
 from varprop.predictive.combinations import Combinations
 from varprop.predictive.kernels import AbstractRowKernel
@@ -161,17 +161,9 @@ class Predictive(Combinations):
         (1.0, 1.0)
         """
         members = list(members)
-        if not members:
-            raise ValueError("A mixture needs at least one member.")
-        first, k = members[0], len(members)
+        outer = mixture_weights(weights, [member.shape for member in members])
+        first = members[0]
         n, d = first.n_rows, first.n_outputs
-        for i, member in enumerate(members):
-            if member.shape != first.shape:
-                raise ValueError(
-                    f"Member {i} has shape {member.shape} but member 0 has shape {first.shape}."
-                )
-        outer = as_weights(np.ones(k) if weights is None else weights, "weights", (k,), (k, n))
-        outer = outer.reshape(k, -1) / outer.sum(axis=0)
         units = np.stack([np.broadcast_to(p.unit, d) for p in members])
         # The one farthest from 1: what needs it would be lost in any other.
         unit = units[np.abs(np.log(units)).argmax(axis=0), np.arange(d)]
@@ -193,12 +185,14 @@ class Predictive(Combinations):
 
     # ---- distribution -----------------------------------------------------------------------
 
-    def cdf(self, y: ArrayLike) -> Array:
-        """Return ``P(Y <= y)`` of each output by itself.
+    def cdf(self, y: ArrayLike, *, left: bool = False) -> Array:
+        """Return ``P(Y <= y)``, or ``P(Y < y)`` if `left`, of each output by itself.
 
         Parameters
         ----------
         y : float or array of shape ``(*public, ...)``
+        left : bool, default False
+            The two differ at point masses only.
 
         Returns
         -------
@@ -209,7 +203,7 @@ class Predictive(Combinations):
         >>> Predictive.gaussian([0.0, 1.0], [1.0, 1.0], 0.0).cdf(1.0).round(4).tolist()
         [0.8413, 0.5]
         """
-        return self._public(self._cdf(self._internal(y)))
+        return self._public(self._cdf(self._internal(y), left=left))
 
     def quantile(self, alpha: ArrayLike) -> Array:
         """Return the smallest value whose cdf reaches `alpha`, for each output by itself.
@@ -232,9 +226,7 @@ class Predictive(Combinations):
         >>> p.quantile([0.025, 0.5]).round(2).tolist()
         [[-1.96, 0.0], [3.04, 5.0]]
         """
-        alpha = np.asarray(alpha, dtype=np.float64)
-        if not np.all((alpha > 0) & (alpha < 1)):
-            raise ValueError("alpha must lie strictly between 0 and 1.")
+        alpha = as_alpha(alpha)
         shape = self.member_mean.shape
         w = np.broadcast_to(self.weights[..., None], shape).reshape(len(self.weights), -1)
         m, s = self.member_mean.reshape(w.shape), self._member_std().reshape(w.shape)
@@ -242,27 +234,6 @@ class Predictive(Combinations):
         for i, a in enumerate(alpha.flat):
             out[i] = mixtures.mixture_quantile(float(a), w, m, s)
         return self._public(self.unit * out.reshape(alpha.shape + shape[1:]))
-
-    def interval(self, coverage: float = 0.9) -> tuple[Array, Array]:
-        """Return the central interval with equal probability outside on either side.
-
-        Parameters
-        ----------
-        coverage : float, default 0.9
-            Probability inside, strictly between 0 and 1.
-
-        Returns
-        -------
-        lower, upper : arrays of the public shape
-
-        Examples
-        --------
-        >>> lower, upper = Predictive.gaussian([0.0], [1.0], 0.0).interval(0.95)
-        >>> print(lower.round(2), upper.round(2))
-        [-1.96] [1.96]
-        """
-        check_share(coverage, "coverage")
-        return self.quantile((1.0 - coverage) / 2.0), self.quantile((1.0 + coverage) / 2.0)
 
     def marginal_logpdf(self, y: ArrayLike) -> Array:
         """Log density of each output by itself, of the shape of `y`; see `cdf` for `y`.
@@ -309,16 +280,26 @@ class Predictive(Combinations):
         total = mixtures.log_sum_exp(log_w.reshape(len(log_w), *[1] * (y.ndim - 2), -1) + terms)
         return np.moveaxis(total, -1, 0) - self._log_volume()
 
-    def pdf(self, y: ArrayLike) -> Array:
-        """Joint density of all outputs of a row: ``exp(logpdf(y))``, of shape ``(n, ...)``.
+    def crps(self, y: ArrayLike) -> Array:
+        """Continuous ranked probability score of each row and output, in the target's units.
+
+        Exact: the closed form for a Gaussian, the double sum over members for a mixture.
+
+        Parameters
+        ----------
+        y : array of the public shape
+
+        Returns
+        -------
+        array of the public shape
 
         Examples
         --------
-        >>> Predictive.gaussian([0.0], [1.0], 0.0).pdf([0.0]).round(4).tolist()
-        [0.3989]
+        >>> Predictive.gaussian([0.0, 0.0], [1.0, 1.0], 0.0).crps([0.0, 2.0]).round(4).tolist()
+        [0.2337, 1.4528]
         """
-        with mixtures.quiet():
-            return np.exp(self.logpdf(y))
+        members = self.weights[..., None], self.member_mean, self._member_std()
+        return self._public(self.unit * mixtures.mixture_crps(self._internal(y), *members))
 
     def entropy(self) -> Array:
         """Joint differential entropy of each row, in nats.

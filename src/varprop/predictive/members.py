@@ -9,19 +9,16 @@ from typing import Any, TypeVar
 import numpy as np
 
 from varprop.predictive import mixtures
+from varprop.predictive.checks import row_index
+from varprop.predictive.contract import AbstractContinuous
 from varprop.predictive.kernels import AbstractRowKernel
 from varprop.predictive.mixtures import Array, ArrayLike
 
 M = TypeVar("M", bound="Members")
 
-NOT_IDENTIFIED = (
-    "Model and noise variance are not told apart here, since the objective (such as ROPD) sees "
-    "only their sum, `var`: train with objective='vi' to have them apart."
-)
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Members:
+class Members(AbstractContinuous):
     """All of `varprop.predictive.Predictive`, which documents it, but building and distribution."""
 
     member_mean: Array
@@ -53,10 +50,6 @@ class Members:
         """Whether the members' outputs may be correlated."""
         return self.member_model.ndim == 4
 
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return self.n_rows
-
     def __repr__(self) -> str:
         """Return sizes, not values."""
         joint = ", joint=True" if self.is_joint else ""
@@ -67,20 +60,13 @@ class Members:
 
     def __getitem__(self: M, rows: Any) -> M:
         """Return some rows (int, slice, mask or index array); one row keeps its axis."""
-        rows = np.arange(self.n_rows)[rows] if not isinstance(rows, slice) else rows
-        if not isinstance(rows, slice) and rows.ndim != 1:
-            if rows.ndim != 0:
-                raise IndexError("A Predictive is indexed by rows only.")
-            rows = rows[None]
-        mean = self.member_mean[:, rows]
-        if mean.shape[1] == 0:
-            raise ValueError("The selection holds no rows.")
+        rows = row_index(rows, self.n_rows)
         noise, weights = (
             a if a.shape[1] == 1 else a[:, rows] for a in (self.member_noise, self.weights)
         )
         return replace(
             self,
-            member_mean=mean,
+            member_mean=self.member_mean[:, rows],
             member_model=self.member_model[:, rows],
             member_noise=noise,
             weights=weights,
@@ -126,6 +112,23 @@ class Members:
             raise ValueError(f"unit must be positive, a number or one per output, not {unit}.")
         return replace(self, unit=self.unit * unit)
 
+    def narrowed(self: M, factor: ArrayLike) -> M:
+        """Return the same means with all members' standard deviations times `factor`, () or (d,).
+
+        Examples
+        --------
+        >>> from varprop.predictive import Predictive
+        >>> Predictive.gaussian([1.0], [3.0], 1.0).narrowed(0.5).std.tolist()
+        [1.0]
+        """
+        by = np.broadcast_to(np.asarray(factor, np.float64), self.n_outputs)
+        return replace(
+            self,
+            member_model=self.member_model * (by[:, None] * by if self.is_joint else by**2),
+            member_noise=self.member_noise * by**2,
+            between=None,
+        )
+
     def _in_unit(self: M, unit: Array) -> M:
         """Return the same distribution, stored in multiples of another unit of shape (d,)."""
         r = self.unit / unit
@@ -141,26 +144,9 @@ class Members:
         """Return what the units of a row's outputs take off its log density."""
         return float(np.log(np.broadcast_to(self.unit, self.n_outputs)).sum())
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The public shape: ``(n,)`` if the target was one-dimensional, else ``(n, d)``."""
-        n, d = self.member_mean.shape[1:]
-        return (n,) if self.squeeze else (n, d)
-
-    def _public(self, values: Array) -> Array:
-        """Return ``(..., n, d)`` with rows and outputs first, in the public shape."""
-        values = np.moveaxis(values, (-2, -1), (0, 1))
-        return values[:, 0] if self.squeeze else values
-
     def _internal(self, y: ArrayLike) -> Array:
         """Return ``y``, over the unit, as ``(..., n, d)``; a number serves rows and outputs."""
-        y = np.asarray(y, dtype=np.float64)
-        if y.ndim == 0:
-            return np.broadcast_to(y / self.unit, self.member_mean.shape[1:])
-        if y.shape[: len(self.shape)] != self.shape:
-            raise ValueError(f"y has shape {y.shape} but the predictive has shape {self.shape}.")
-        y = y[:, None] if self.squeeze else y
-        return np.moveaxis(y, (0, 1), (-2, -1)) / self.unit
+        return self._arranged(y) / self.unit
 
     # ---- moments ----------------------------------------------------------------------------
 
@@ -224,12 +210,6 @@ class Members:
         """Root of `noise_var`."""
         return self._public(self.unit * np.sqrt(self._identified(self._noise_var())))
 
-    def _identified(self, part: Array) -> Array:
-        if not self.identified:
-            # So that hasattr(prediction, "model_var") tells as well.
-            raise AttributeError(NOT_IDENTIFIED)
-        return part
-
     @property
     def var(self) -> Array:
         """Total variance; beyond about 1e±300 it is inf or 0 where `std` is still right."""
@@ -263,6 +243,35 @@ class Members:
         """Return the cdf of ``(..., n, d)``, over the unit."""
         weights = self.weights[..., None]
         return mixtures.mixture_cdf(y, weights, self.member_mean, self._member_std(), left=left)
+
+    def survival(self, y: ArrayLike) -> Array:
+        """Return ``P(Y > y)``, exact also where it is tiny; see `cdf` for shapes.
+
+        Examples
+        --------
+        >>> from varprop.predictive import Predictive
+        >>> print(Predictive.gaussian([0.0], [1.0], 0.0).survival(10.0))
+        [7.61985302e-24]
+        """
+        mirrored = self.weights[..., None], -self.member_mean, self._member_std()
+        return self._public(mixtures.mixture_cdf(-self._internal(y), *mirrored, left=True))
+
+    def knots(self) -> tuple[Array, Array]:
+        """Return numbers at which to cut integrals of the cdf, and how far apart they must be.
+
+        Of every member, one and a half standard deviations apart, out to nine; both (m, n, d).
+
+        Examples
+        --------
+        >>> from varprop.predictive import Predictive
+        >>> at, apart = Predictive.gaussian([0.0], [4.0], 0.0).knots()
+        >>> at[:3, 0, 0].tolist(), apart[0, 0, 0].tolist()
+        ([-18.0, -15.0, -12.0], 3.0)
+        """
+        mean, std = self.member_moments()
+        at = mean + mixtures.KNOTS[:, None, None, None] * std
+        apart = np.broadcast_to((mixtures.KNOTS[1] - mixtures.KNOTS[0]) * std, at.shape)
+        return at.reshape(-1, *mean.shape[1:]), apart.reshape(-1, *mean.shape[1:])
 
     def _member_cov(self, k: int) -> Array:
         return self.member_model[k] + self.member_noise[k][..., None] * np.eye(self.n_outputs)

@@ -22,7 +22,7 @@ from varprop.predictive.checks import (
     as_weights,
     check_share,
 )
-from varprop.predictive.distribution import Predictive
+from varprop.predictive.contract import AbstractNumeric
 from varprop.predictive.mixtures import Array, ArrayLike, Mask
 
 __all__ = [
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 Multioutput = Literal["uniform_average", "raw_values"]
-Interval = Predictive | tuple[ArrayLike, ArrayLike]
+Interval = AbstractNumeric | tuple[ArrayLike, ArrayLike]
 
 
 def _over_rows(values: Array | Mask, sample_weight: ArrayLike | None) -> Array:
@@ -77,40 +77,58 @@ def _mean(
 
 def check_order(y: ArrayLike, prediction: object) -> None:
     """Refuse arguments the other way round, and points where a distribution is needed."""
-    if isinstance(y, Predictive) or not isinstance(prediction, Predictive):
+    if isinstance(y, AbstractNumeric) or not isinstance(prediction, AbstractNumeric):
         raise TypeError(
             "The observed values come first and a Predictive (as of predict_dist) second, not "
             f"{type(y).__name__} and {type(prediction).__name__}."
         )
 
 
-def _targets(y_true: ArrayLike, prediction: Predictive) -> Array:
+def _targets(y_true: ArrayLike, prediction: AbstractNumeric) -> Array:
     check_order(y_true, prediction)
     return as_targets(y_true, "y_true", prediction.shape)
 
 
-def _errors(y_true: ArrayLike, prediction: Predictive | ArrayLike) -> tuple[Array, Array]:
+def _errors(y_true: ArrayLike, prediction: AbstractNumeric | ArrayLike) -> tuple[Array, Array]:
     """Return targets and errors ``(n, d)`` of the mean, or of plain point predictions."""
-    if isinstance(prediction, Predictive) or isinstance(y_true, Predictive):
+    if isinstance(prediction, AbstractNumeric) or isinstance(y_true, AbstractNumeric):
         check_order(y_true, prediction)
-    point = prediction.mean if isinstance(prediction, Predictive) else prediction
+    point = prediction.mean if isinstance(prediction, AbstractNumeric) else prediction
     y = as_targets(y_true, "y_true", np.shape(point))
     return y, y - as_columns(point, "prediction")
 
 
-def held(y: Array, prediction: Predictive, levels: Array) -> Iterator[Mask]:
-    """Yield, level by level, which ``(n, d)`` lie in the central interval, ends included."""
-    y = y / prediction.unit
+def held(y: Array, prediction: AbstractNumeric, levels: Array) -> Iterator[Array]:
+    """Yield, level by level, which ``(n, d)`` lie in the central interval, as 1 or 0.
+
+    Ends are included. An interval of counts therefore holds more than its level says, and how much
+    more differs from row to row. So a count on an end is held in part, by as much of its
+    probability as makes the interval hold exactly what it says: a perfect model's average is the
+    level again (the randomized PIT of Czado, Gneiting and Held, averaged over what is drawn there).
+    """
     # y >= quantile(a) if and only if cdf(y) >= a, and y <= quantile(b) if and only if
     # P(Y < y) <= b: two evaluations of the cdf replace a root search per level.
-    at, below = prediction._cdf(y), prediction._cdf(y, left=True)
+    below, at = jump(y, prediction)
     for level in levels:
-        yield (at >= (1.0 - level) / 2.0) & (below <= (1.0 + level) / 2.0)
+        low, high = (1.0 - level) / 2.0, (1.0 + level) / 2.0
+        inside = ((at >= low) & (below <= high)).astype(np.float64)
+        if prediction.is_discrete:
+            size = at - below
+            part = np.clip(np.minimum(at, high) - np.maximum(below, low), 0.0, None)
+            inside = np.where(size > 0, part / np.where(size > 0, size, 1.0), inside)
+        yield inside
+
+
+def jump(y: Array, prediction: AbstractNumeric) -> tuple[Array, Array]:
+    """Return ``P(Y < y)`` and ``P(Y <= y)`` of targets ``(n, d)``, of the same shape."""
+    public = y.reshape(prediction.shape)
+    below, at = (prediction.cdf(public, left=left).reshape(y.shape) for left in (True, False))
+    return below, at
 
 
 def _bounds(y_true: ArrayLike, interval: Interval, coverage: float) -> tuple[Array, Array, Array]:
     """Return targets, lower and upper bounds, each ``(n, d)``."""
-    if isinstance(interval, Predictive) or isinstance(y_true, Predictive):
+    if isinstance(interval, AbstractNumeric) or isinstance(y_true, AbstractNumeric):
         check_order(y_true, interval)
         lower, upper = interval.interval(coverage)
     else:
@@ -127,12 +145,13 @@ def _bounds(y_true: ArrayLike, interval: Interval, coverage: float) -> tuple[Arr
 
 
 def nll(
-    y_true: ArrayLike, prediction: Predictive, *, sample_weight: ArrayLike | None = None
+    y_true: ArrayLike, prediction: AbstractNumeric, *, sample_weight: ArrayLike | None = None
 ) -> float:
     """Mean negative log density per row, joint over the outputs; lower is better.
 
     Examples
     --------
+    >>> from varprop.predictive import Predictive
     >>> p = Predictive.gaussian([0.0, 0.0], [1.0, 1.0], 0.0)
     >>> round(nll([0.0, 1.0], p), 4)
     1.1689
@@ -143,7 +162,7 @@ def nll(
 
 def rmse(
     y_true: ArrayLike,
-    prediction: Predictive | ArrayLike,
+    prediction: AbstractNumeric | ArrayLike,
     *,
     sample_weight: ArrayLike | None = None,
     multioutput: Multioutput = "uniform_average",
@@ -161,7 +180,7 @@ def rmse(
 
 def mae(
     y_true: ArrayLike,
-    prediction: Predictive | ArrayLike,
+    prediction: AbstractNumeric | ArrayLike,
     *,
     sample_weight: ArrayLike | None = None,
     multioutput: Multioutput = "uniform_average",
@@ -179,7 +198,7 @@ def mae(
 
 def r2(
     y_true: ArrayLike,
-    prediction: Predictive | ArrayLike,
+    prediction: AbstractNumeric | ArrayLike,
     *,
     sample_weight: ArrayLike | None = None,
     multioutput: Multioutput = "uniform_average",
@@ -205,26 +224,23 @@ def r2(
     return _over_outputs(score, multioutput)
 
 
-def crps_rows(y_true: ArrayLike, prediction: Predictive) -> Array:
+def crps_rows(y_true: ArrayLike, prediction: AbstractNumeric) -> Array:
     """Continuous ranked probability score of each row and output, in the units of the target.
-
-    Exact: the closed form for a Gaussian, the double sum over members for a mixture.
 
     Examples
     --------
+    >>> from varprop.predictive import Predictive
     >>> p = Predictive.gaussian([0.0, 0.0], [1.0, 1.0], 0.0)
     >>> crps_rows([0.0, 2.0], p).round(4).tolist()
     [0.2337, 1.4528]
     """
-    y = _targets(y_true, prediction)
-    members = prediction.weights[..., None], prediction.member_mean, prediction._member_std()
-    scores = prediction.unit * mixtures.mixture_crps(y / prediction.unit, *members)
-    return scores.reshape(np.shape(y_true))
+    _targets(y_true, prediction)
+    return prediction.crps(y_true)
 
 
 def crps(
     y_true: ArrayLike,
-    prediction: Predictive,
+    prediction: AbstractNumeric,
     *,
     sample_weight: ArrayLike | None = None,
     multioutput: Multioutput = "uniform_average",
@@ -233,6 +249,7 @@ def crps(
 
     Examples
     --------
+    >>> from varprop.predictive import Predictive
     >>> round(crps([0.0], Predictive.gaussian([0.0], [1.0], 0.0)), 4)
     0.2337
     """
@@ -251,6 +268,8 @@ def interval_coverage(
     """Share of targets inside their intervals, ends included; ideally `coverage`.
 
     ``interval`` is a `Predictive` (its central interval is taken) or a pair ``(lower, upper)``.
+    Intervals of counts hold more than `coverage`, since they end at whole numbers: judge them by
+    `calibration_error`, the scorecard or `diagnostics.judge`, which make up for it.
 
     Examples
     --------
@@ -275,7 +294,7 @@ def interval_width(
     >>> interval_width(([-1.0, -1.0], [1.0, 3.0]))
     3.0
     """
-    shape_of = interval.mean if isinstance(interval, Predictive) else interval[0]
+    shape_of = interval.mean if isinstance(interval, AbstractNumeric) else interval[0]
     _, lower, upper = _bounds(np.zeros(np.shape(shape_of)), interval, coverage)
     return _mean(upper - lower, sample_weight, multioutput)
 
@@ -303,11 +322,12 @@ def interval_score(
     return _mean(score, sample_weight, multioutput)
 
 
-def pit(y_true: ArrayLike, prediction: Predictive) -> Array:
+def pit(y_true: ArrayLike, prediction: AbstractNumeric) -> Array:
     """Probability integral transform ``cdf(y)``, of the shape of `y_true`; ideally uniform.
 
     Examples
     --------
+    >>> from varprop.predictive import Predictive
     >>> pit([0.0, 1.0], Predictive.gaussian([0.0, 0.0], [1.0, 1.0], 0.0)).round(4).tolist()
     [0.5, 0.8413]
     """
@@ -317,7 +337,7 @@ def pit(y_true: ArrayLike, prediction: Predictive) -> Array:
 
 def calibration_error(
     y_true: ArrayLike,
-    prediction: Predictive,
+    prediction: AbstractNumeric,
     *,
     levels: ArrayLike | None = None,
     kind: Literal["rms", "max"] = "rms",
@@ -327,14 +347,15 @@ def calibration_error(
     """Distance between nominal and empirical coverage of central intervals; lower is better.
 
     For each output and each level ``c`` the empirical coverage ``e(c)`` is the weighted share of
-    targets inside the central interval of coverage ``c``, ends included. The error is
+    targets inside the central interval of coverage ``c``, ends included (of counts in part, so
+    that a perfect model's share is ``c``; see `held`). The error is
     ``sqrt(mean((e(c) - c)**2))`` or ``max(abs(e(c) - c))`` over the levels. A perfect model has
     an error of about ``0.4 / sqrt(n)`` (rms) on n rows, not zero.
 
     Parameters
     ----------
     y_true : array of shape (n,) or (n, d)
-    prediction : Predictive
+    prediction : AbstractNumeric
     levels : array of shape (m,), optional
         Nominal coverages strictly between 0 and 1; 0.01, 0.02, ..., 0.99 by default.
     kind : {"rms", "max"}
@@ -344,6 +365,7 @@ def calibration_error(
 
     Examples
     --------
+    >>> from varprop.predictive import Predictive
     >>> p = Predictive.gaussian([0.0, 0.0], [1.0, 1.0], 0.0)
     >>> round(calibration_error([0.0, 9.0], p, levels=[0.5, 0.9], kind="max"), 6)
     0.4
@@ -359,7 +381,7 @@ def calibration_error(
 
 
 def sharpness(
-    prediction: Predictive,
+    prediction: AbstractNumeric,
     *,
     sample_weight: ArrayLike | None = None,
     multioutput: Multioutput = "uniform_average",
@@ -368,6 +390,7 @@ def sharpness(
 
     Examples
     --------
+    >>> from varprop.predictive import Predictive
     >>> sharpness(Predictive.gaussian([0.0, 0.0], [4.0, 4.0], 0.0))
     2.0
     """

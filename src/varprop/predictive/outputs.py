@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
-from scipy.special import softmax
 
 from varprop.predictive import mixtures
 from varprop.predictive.checks import check_finite
@@ -122,7 +121,7 @@ class Outputs(Members):
                 raise ValueError(
                     f"The given values have zero density at row {int(np.argmax(lost))}."
                 )
-            weights = softmax(log_w, axis=0)
+            weights = np.exp(log_w - mixtures.log_sum_exp(log_w))
         return replace(
             other,
             member_mean=mean,

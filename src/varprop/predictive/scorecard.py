@@ -8,11 +8,17 @@ import numpy as np
 from scipy import stats
 
 from varprop.predictive import metrics
+from varprop.predictive.bounds import Bounded
+from varprop.predictive.categories import Categories
+from varprop.predictive.class_diagnostics import class_scores
+from varprop.predictive.contract import AbstractNumeric, AbstractPredictive
 from varprop.predictive.diagnostics import judge
 from varprop.predictive.distribution import Predictive
 
 #: The rows of a scorecard, in the order they are shown.
 MODEL, LINEAR, CONSTANT = "this model", "linear model", "constant Gaussian"
+#: What stands in the place of the constant Gaussian where the target is no Gaussian.
+FREQUENCIES, CONSTANT_MODEL = "class frequencies", "constant model"
 
 #: Scores, and whether greater is better (None: the nearer to the number in the name the better).
 SCORES: dict[str, bool | None] = {
@@ -22,6 +28,14 @@ SCORES: dict[str, bool | None] = {
     "CRPS": False,
     "coverage 50 %": None,
     "coverage 90 %": None,
+}
+
+#: The same of a prediction of classes.
+CLASS_SCORES: dict[str, bool | None] = {
+    "log-loss": False,
+    "accuracy": True,
+    "Brier": False,
+    "calibration error": False,
 }
 
 #: Of each model the scores: numbers, and of several targets (but for NLL) one number for each.
@@ -39,7 +53,24 @@ _CLEAR, _REFUTED = 0.005, 0.01
 _WORTH = 0.01
 
 
-def scores(y: np.ndarray, prediction: Predictive, targets: Sequence[str] | None = None) -> Scores:
+def simple_models(prediction: AbstractPredictive) -> dict[str, str]:
+    """Return the names of the simple models beside a prediction, by their part of a stack.
+
+    Examples
+    --------
+    >>> simple_models(Predictive.gaussian([0.0], [0.0], 1.0))
+    {'linear': 'linear model', 'constant': 'constant Gaussian'}
+    """
+    if isinstance(prediction, Categories):
+        return {"linear": LINEAR, "constant": FREQUENCIES}
+    inner = prediction.prediction if isinstance(prediction, Bounded) else prediction
+    simple = isinstance(inner, Predictive)
+    return {"linear": LINEAR, "constant": CONSTANT if simple else CONSTANT_MODEL}
+
+
+def scores(
+    y: np.ndarray, prediction: AbstractPredictive, targets: Sequence[str] | None = None
+) -> Scores:
     """Return the scores of one prediction.
 
     Parameters
@@ -55,7 +86,9 @@ def scores(y: np.ndarray, prediction: Predictive, targets: Sequence[str] | None 
     -------
     dict of str to float, or to dict of str to float
         NLL is joint over the targets. They have units of their own, so that of several every other
-        score is one number for each, by name, and never an average.
+        score is one number for each, by name, and never an average. Coverages of counts are made up
+        for what whole numbers add to an interval; see `metrics.held`. Classes have `CLASS_SCORES`,
+        what is known up to bounds has NLL and CRPS.
 
     Examples
     --------
@@ -64,6 +97,12 @@ def scores(y: np.ndarray, prediction: Predictive, targets: Sequence[str] | None 
     >>> card["RMSE"], card["R2"], card["coverage 90 %"]
     (0.0, 1.0, 1.0)
     """
+    if isinstance(prediction, Categories):
+        return class_scores(y, prediction)
+    if isinstance(prediction, Bounded):
+        score, crps = (float(part(y).mean()) for part in (prediction.logpdf, prediction.crps))
+        return {"NLL": -score, "CRPS": crps}
+    assert isinstance(prediction, AbstractNumeric)
     found = {
         "RMSE": metrics.rmse(y, prediction, multioutput="raw_values"),
         "R2": metrics.r2(y, prediction, multioutput="raw_values"),
@@ -80,13 +119,15 @@ def scores(y: np.ndarray, prediction: Predictive, targets: Sequence[str] | None 
     return result
 
 
-def _held(y: np.ndarray, prediction: Predictive) -> list[np.ndarray]:
+def _held(y: np.ndarray, prediction: AbstractNumeric) -> list[np.ndarray]:
     levels = np.array([0.5, 0.9])
     return list(metrics.held(y.reshape(len(y), -1), prediction, levels))
 
 
 def scorecard(
-    y: np.ndarray, predictions: Mapping[str, Predictive], targets: Sequence[str] | None = None
+    y: np.ndarray,
+    predictions: Mapping[str, AbstractPredictive],
+    targets: Sequence[str] | None = None,
 ) -> Scorecard:
     """Return the scores of several predictions of the same rows, by their names.
 
@@ -118,8 +159,10 @@ def by_target(
     return found
 
 
-def verdict(y: np.ndarray, predictions: Mapping[str, Predictive]) -> str:
+def verdict(y: np.ndarray, predictions: Mapping[str, AbstractPredictive]) -> str:
     """Say in one sentence whether the model beats the better of the simple ones, by NLL.
+
+    Of classes it is the log-loss.
 
     Differences are taken row by row. "Clearly" needs at least 30 rows, and a t-test and Wilcoxon's
     signed-rank test that both agree with the mean at a level of 0.5 % each. So without a difference
@@ -151,11 +194,15 @@ def verdict(y: np.ndarray, predictions: Mapping[str, Predictive]) -> str:
     }
     others = [name for name in losses if name != MODEL]
     best = min(others, key=lambda name: losses[name].mean())
+    nll = "log-loss" if isinstance(predictions[MODEL], Categories) else "NLL"
+    many = best == FREQUENCIES
+    s, is_ = ("'", "are") if many else ("'s", "is")
     gain, n = losses[best] - losses[MODEL], len(y)
     mean = float(gain.mean())
     error = float(gain.std(ddof=1)) / np.sqrt(n) if n > 1 else np.inf
     by = f"by {abs(mean):,.2f}" + (f" ± {error:,.2f}" if n > 1 else "")
-    part = {LINEAR: "linear", CONSTANT: "constant"}.get(best)
+    parts = {name: part for part, name in simple_models(predictions[MODEL]).items()}
+    part = parts.get(best)
     instead = f"use the {best} instead" + (f" (varprop predict --model {part})" if part else "")
     refuted = mean < -0.1 and gain.sum() < np.log(_REFUTED / len(others))
     if n >= ENOUGH and mean != 0 and not (refuted and mean < -1):
@@ -163,27 +210,34 @@ def verdict(y: np.ndarray, predictions: Mapping[str, Predictive]) -> str:
         ranks = stats.wilcoxon(gain, alternative="greater" if mean > 0 else "less").pvalue
         whole = stats.t.sf(abs(mean) / error, n - 1) if error > 0 else 0.0
         if abs(mean) < _WORTH:
-            return f"This model is as good as the {best}: NLL differs by less than {_WORTH}."
+            return f"This model is as good as the {best}: {nll} differs by less than {_WORTH}."
         if max(ranks, whole) < _CLEAR / 2:
             if mean > 0:
-                return f"This model is clearly better than the {best}: NLL lower {by}."
-            return f"The {best} is clearly better here: NLL lower {by}; {instead}."
+                return f"This model is clearly better than the {best}: {nll} lower {by}."
+            return f"The {best} {is_} clearly better here: {nll} lower {by}; {instead}."
     if refuted:
         why = _what_is_wrong(y, predictions[MODEL], gain)
-        higher = f"its NLL is higher than the {best}'s by {-mean:,.2f}"
+        higher = f"its {nll} is higher than the {best}{s} by {-mean:,.2f}"
         return f"{DO_NOT_USE}: {why}{higher}; {instead}."
     word = "lower" if mean > 0 else "higher"
     if n < ENOUGH:
-        return f"Too few rows to tell ({n}): NLL {word} than the {best}'s {by}."
-    return f"No clear difference from the {best}: NLL {word} {by}."
+        return f"Too few rows to tell ({n}): {nll} {word} than the {best}{s} {by}."
+    return f"No clear difference from the {best}: {nll} {word} {by}."
 
 
-def _what_is_wrong(y: np.ndarray, prediction: Predictive, gain: np.ndarray) -> str:
+def _what_is_wrong(y: np.ndarray, prediction: AbstractPredictive, gain: np.ndarray) -> str:
     """Say why a model loses, where it can be seen; `gain` is in nats, by row."""
-    y, n = y.reshape(len(y), -1), len(y)
-    far = "far " * (float(gain.mean()) < -1)
-    pit = np.abs(2 * prediction.cdf(y.reshape(prediction.shape)).reshape(y.shape) - 1)
-    sure = int(((gain < -1) & (pit > 0.99).any(axis=1)).sum())  # outside 99 % intervals
+    far, n = "far " * (float(gain.mean()) < -1), len(y)
+    if isinstance(prediction, Categories):
+        # At most one in a hundred where the probabilities are the true ones.
+        sure = int(((gain < -1) & (prediction.logpdf(y) < np.log(0.01))).sum())
+        return f"it is {far}too sure on {sure:,} of {n:,} rows, and " if sure else ""
+    if not isinstance(prediction, AbstractNumeric):
+        return ""
+    y = y.reshape(len(y), -1)
+    below, at = metrics.jump(y, prediction)
+    outside = (at < 0.005) | (below > 0.995)  # of 99 % intervals
+    sure = int(((gain < -1) & outside.any(axis=1)).sum())
     if sure:
         return f"it is {far}too sure on {sure:,} of {n:,} rows, and "
     judged = [judge(y[:, k], prediction.marginal(k)).spread for k in range(y.shape[1])]

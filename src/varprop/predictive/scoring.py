@@ -11,17 +11,17 @@ from typing import Any
 
 from varprop.predictive import metrics
 from varprop.predictive.checks import check_share
-from varprop.predictive.distribution import Predictive
+from varprop.predictive.contract import AbstractNumeric
 from varprop.predictive.mixtures import ArrayLike
 
 __all__ = ["scorers"]
 
 
-def predict_dist(estimator: Any, X: Any) -> Predictive:
+def predict_dist(estimator: Any, X: Any) -> AbstractNumeric:
     """Call ``predict_dist`` of an estimator, also inside a fitted Pipeline or search."""
     if hasattr(estimator, "predict_dist"):
         prediction = estimator.predict_dist(X)
-        if not isinstance(prediction, Predictive):
+        if not isinstance(prediction, AbstractNumeric):
             raise TypeError(f"predict_dist gave a {type(prediction).__name__}, not a Predictive.")
         return prediction
     if hasattr(estimator, "best_estimator_"):

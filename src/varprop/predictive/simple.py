@@ -13,6 +13,9 @@ from varprop.predictive.distribution import Predictive
 from varprop.predictive.kernels import AbstractRowKernel, Shares
 from varprop.predictive.mixtures import safe_unit
 
+#: Names of the simple models among the weights of a mixture.
+LINEAR, CONSTANT = "linear", "constant"
+
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class LinearModel:

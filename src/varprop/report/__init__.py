@@ -5,6 +5,13 @@ Charts are SVG made in Python.
 """
 
 from varprop.report.benchmark import write_benchmark_report
+from varprop.report.classes import write_class_report
 from varprop.report.page import write_report
+from varprop.report.survival import write_survival_report
 
-__all__ = ["write_benchmark_report", "write_report"]
+__all__ = [
+    "write_benchmark_report",
+    "write_class_report",
+    "write_report",
+    "write_survival_report",
+]

@@ -1,4 +1,4 @@
-"""Benchmarks beside published numbers: one table that sorts and filters."""
+"""Benchmarks beside published numbers: a chart, and a table that sorts and filters."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 
 from varprop.report.files import write_page
-from varprop.report.numerals import number, percent, plus_minus
-from varprop.report.svg import element
+from varprop.report.numerals import number, percent, plus_minus, shortened
+from varprop.report.svg import Axis, Frame, element, polyline
 
 # Each verdict with a sign of its own, so that it does not hang on its color.
 VERDICTS = {
@@ -24,6 +25,8 @@ VERDICTS = {
     "not run": ("○", "The data is there, but nothing was run yet."),
     "data not present": ("∅", "The data was not there, so nothing was run."),
 }
+# These have no row in the table; they are named below it.
+EMPTY = ("not run", "data not present")
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,6 @@ class Cell:
     text: str
     value: float | None
     note: str = ""
-    picture: Markup | None = None
 
 
 def write_benchmark_report(
@@ -85,14 +87,20 @@ def write_benchmark_report(
                 f"Row {i} of the benchmark has the verdict {row['verdict']!r}; "
                 f"choose one of {', '.join(VERDICTS)}."
             )
-    counts = Counter(str(row["verdict"]) for row in rows)
-    shown = [_cells(row) for row in rows]
+    everything = [_cells(row) for row in rows]
+    shown = [row for row in everything if row["verdict"] not in EMPTY]
+    counts = Counter(row["verdict"] for row in shown)
+    known = [row["difference"] for row in shown if row["difference"] is not None]
+    within = sum(abs(difference) <= 2 for difference in known)
     write_page(
         path,
         "benchmark.html",
         settings=settings,
         title=title,
         rows=shown,
+        chart=_chart(shown),
+        chart_finding=f"{within} of {len(known)} are within what chance allows.",
+        missing=_missing(everything),
         datasets=list(dict.fromkeys(row["dataset"] for row in shown)),
         methods=list(dict.fromkeys(row["method"] for row in shown)),
         protocols=list(dict.fromkeys(row["protocol"] for row in shown if row["protocol"])),
@@ -114,6 +122,10 @@ def _value(row: Mapping[str, Any], name: str) -> float | None:
     """Return a finite number or None."""
     value = row.get(name)
     return None if value is None or not math.isfinite(float(value)) else float(value)
+
+
+def _signed(difference: float) -> str:
+    return f"{difference:+z.1f}".replace("-", "−")
 
 
 def _with_error(row: Mapping[str, Any], name: str, note: str = "") -> Cell:
@@ -152,15 +164,12 @@ def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
         "protocol": str(row.get("protocol") or ""),
         "verdict": verdict,
         "sign": VERDICTS[verdict][0],
+        "difference": difference,
         "cells": [
             Cell(f"{splits:.0f}" if splits else "", splits),
             _with_error(row, "nll", spread),
             Cell(_as_printed(row), _value(row, "paper_nll")),
-            Cell(
-                "" if difference is None else f"{difference:+z.1f}".replace("-", "−"),
-                difference,
-                picture=None if difference is None else _whisker(difference, verdict),
-            ),
+            Cell("" if difference is None else _signed(difference), difference),
             _with_error(row, "rmse"),
             Cell("" if held is None else percent(held), held),
             Cell("" if crps is None else number(crps), crps),
@@ -168,20 +177,57 @@ def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _whisker(difference: float, verdict: str) -> Markup:
-    """Draw a difference on a scale from -6 to 6 standard errors, with the range of chance."""
-    at = 50 + 7.5 * min(max(difference, -6.0), 6.0)
-    mark = element("circle", cx=at, cy=8.0, r=4, class_="dot")
-    if abs(difference) > 6:
-        tip = "l8 5-8 5z" if difference > 0 else "l-8 5 8 5z"
-        mark = element("path", d=f"M{at - math.copysign(4, difference):.1f} 3{tip}", class_="dot")
-    return element(
-        "svg",
-        element("rect", x=35.0, y=2.0, width=30.0, height=12.0, class_="band"),
-        element("path", d="M2 8H98", class_="grid"),
-        element("path", d="M50 1V15", class_="axis"),
-        mark,
-        viewBox="0 0 100 16",
-        class_=f"whisker {verdict.split()[0]}",
-        aria_hidden="true",
+def _chart(rows: Sequence[Mapping[str, Any]]) -> Markup | None:
+    """Draw every difference from the paper, in standard errors."""
+    known = [row for row in rows if row["difference"] is not None]
+    if not known:
+        return None
+    k, several = len(known), len({row["protocol"] for row in known}) > 1
+    parts = ("dataset", "method", "protocol") if several else ("dataset", "method")
+    names = [", ".join(row[part] for part in parts if row[part]) for row in known]
+    at = np.arange(k, dtype=np.float64)
+    steps = (-6.0, -4.0, -2.0, 0.0, 2.0, 4.0, 6.0)
+    x = Axis(
+        "difference in standard errors",
+        -6.5,
+        6.5,
+        steps,
+        tuple(f"{v:+.0f}".replace("-", "−") if v else "0" for v in steps),
     )
+    short = tuple(shortened(name, 28) for name in names)
+    y = Axis("", k - 0.5, -0.5, tuple(at.tolist()), short)
+    frame = Frame(x, y, 440.0, 66.0 + 20.0 * k)
+    places = np.clip([row["difference"] for row in known], -6.0, 6.0)
+    ends = [-0.5, k - 0.5]
+    told = [f"{name}: {_signed(row['difference'])}" for name, row in zip(names, known, strict=True)]
+    marks = [
+        element(
+            "circle",
+            element("title", f"{text}, {row['verdict']}"),
+            cx=px,
+            cy=py,
+            r=5,
+            class_=f"mark {row['verdict'].split()[0]}",
+        )
+        for text, row, (px, py) in zip(told, known, frame.points(places, at), strict=True)
+    ]
+    return frame.draw(
+        polyline([*frame.points([-2.0] * 2, ends), *frame.points([2.0] * 2, ends[::-1])], "band"),
+        polyline(frame.points([0.0] * 2, ends), "axis"),
+        *marks,
+        label=f"Differences from the paper in standard errors. {'; '.join(told)}.",
+    )
+
+
+def _missing(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Return what was not run: why, and which methods on which data."""
+    found = []
+    for verdict in EMPTY:
+        methods: dict[str, list[str]] = {}
+        for row in rows:
+            if row["verdict"] == verdict:
+                methods.setdefault(row["dataset"], []).append(row["method"])
+        entries = "; ".join(f"{data} ({', '.join(names)})" for data, names in methods.items())
+        if entries:
+            found.append({"meaning": VERDICTS[verdict][1], "entries": entries})
+    return found

@@ -11,7 +11,16 @@ from markupsafe import Markup
 
 from varprop.predictive.diagnostics import CalibrationCurve, ErrorByStd, PITHistogram
 from varprop.report.numerals import number, shortened, ticks
-from varprop.report.svg import Axis, Frame, coordinate, element, polyline
+from varprop.report.svg import (
+    BAR_WIDTH,
+    Axis,
+    Frame,
+    bar_chart,
+    coordinate,
+    element,
+    is_skewed,
+    polyline,
+)
 
 HATCH = Markup(
     '<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" '
@@ -61,14 +70,15 @@ def _dots(frame: Frame, x: np.ndarray, y: np.ndarray, outside: np.ndarray) -> Ma
 
 def predicted_observed(points: Points, *, name: str, coverage: str) -> Markup:
     """Predicted values with intervals over observed ones."""
-    everything = (points.observed, points.predicted, points.lower, points.upper)
-    short = shortened(name, 34)
-    x = Axis.around(f"observed {short}", points.observed, points.predicted)
-    y = Axis.around(f"predicted {short}", *everything)
+    short = shortened(name, 25)
+    x_values = (points.observed, points.predicted)
+    y_values = (*x_values, points.lower, points.upper)
+    axis = Axis.sizes if is_skewed(points.observed) else Axis.around
+    x, y = axis(f"observed {short}", *x_values), axis(f"predicted {short}", *y_values)
     frame = Frame(x, y, height=340.0)
     low, high = max(x.low, y.low), min(x.high, y.high)
     ends = np.array([low, high])
-    layers = [polyline(frame.points(ends, ends), "ideal")]
+    layers = []
     for outside in (False, True):
         rows = points.outside == outside
         lower = frame.points(points.observed[rows], points.lower[rows])
@@ -78,6 +88,7 @@ def predicted_observed(points: Points, *, name: str, coverage: str) -> Markup:
         if d:
             layers.append(element("path", d=d, class_="span out" if outside else "span"))
     layers.append(_dots(frame, points.observed, points.predicted, points.outside))
+    layers.append(polyline(frame.points(ends, ends), "ideal"))
     label = f"Predicted against observed {name}, {len(points.observed)} rows, {coverage} intervals."
     return frame.draw(*layers, label=label, target=points.target)
 
@@ -123,12 +134,18 @@ def pit(histogram: PITHistogram, label: str) -> Markup:
 def error_against_std(points: Points, groups: ErrorByStd, label: str) -> Markup:
     """Size of the error over the stated standard deviation, row by row and in groups."""
     error = np.abs(points.observed - points.predicted)
-    x = Axis.around("stated standard deviation", points.std, groups.stated)
-    y = Axis.around("size of the error", error, groups.error, groups.upper, zero=True)
+    names = "stated standard deviation", "size of the error"
+    if is_skewed(points.std):
+        x = Axis.sizes(names[0], points.std, groups.stated)
+        y = Axis.sizes(names[1], points.std / 10, error, groups.upper)
+    else:
+        x = Axis.around(names[0], points.std, groups.stated)
+        y = Axis.around(names[1], error, groups.error, groups.upper, zero=True)
     frame = Frame(x, y)
-    ends = np.clip([x.low, x.high], max(x.low, 0.0), min(x.high, y.high))
-    layers = [polyline(frame.points(ends, ends), "ideal")] if ends[0] < ends[1] else []
-    layers.append(_dots(frame, points.std, error, points.outside))
+    ends = np.clip([x.low, x.high], max(x.low, y.low, 0.0), min(x.high, y.high))
+    layers = [_dots(frame, points.std, error, points.outside)]
+    if ends[0] < ends[1]:
+        layers.append(polyline(frame.points(ends, ends), "ideal"))
     for px, py, low, high in zip(
         frame.px(groups.stated).tolist(),
         *(frame.py(y).tolist() for y in (groups.error, groups.lower, groups.upper)),
@@ -162,9 +179,9 @@ def training_curve(loss: np.ndarray) -> tuple[Markup, bool]:
 
 def importance_bars(importance: Mapping[str, tuple[float, float]]) -> Markup:
     """Two bars per input: for the mean, and (hatched) for the spread."""
-    row, left, width, tail = 40.0, 120.0, 380.0, 40.0
+    row, left, tail = 40.0, 120.0, 40.0
     top = max((max(pair) for pair in importance.values()), default=0.0)
-    scale = (width - left - tail) / top if top > 0 else 0.0
+    scale = (BAR_WIDTH - left - tail) / top if top > 0 else 0.0
     parts = [HATCH]
     for i, (name, pair) in enumerate(importance.items()):
         y = 6 + i * row
@@ -176,19 +193,12 @@ def importance_bars(importance: Mapping[str, tuple[float, float]]) -> Markup:
             parts.append(element("rect", x=left, y=at, **size, class_=kind))
             end = {"x": left + length + 5, "y": at + 9.5}
             parts.append(element("text", number(value, 2), **end, class_="tick"))
-    height = 10 + row * len(importance)
     words = "; ".join(
         f"{name}: {number(mean, 2)} and {number(spread, 2)}"
         for name, (mean, spread) in importance.items()
     )
-    return element(
-        "svg",
-        *parts,
-        viewBox=f"0 0 {width:g} {height:g}",
-        class_="chart importance",
-        role="img",
-        aria_label=f"Importance for the mean and for the spread. {words}.",
-    )
+    label = f"Importance for the mean and for the spread. {words}."
+    return bar_chart(parts, 10 + row * len(importance), label)
 
 
 def finite_pairs(importance: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:

@@ -142,6 +142,23 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     return [low, high]
 
 
+def log_ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Return round numbers inside (low, high) for a logarithmic axis, a few of them.
+
+    Examples
+    --------
+    >>> log_ticks(0.7, 2000.0), log_ticks(15.0, 300.0)
+    ([1.0, 10.0, 100.0, 1000.0], [20.0, 50.0, 100.0, 200.0])
+    """
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    for steps in ((1, 2, 5), (1, 3), (1,)):
+        found = [float(f"{k}e{power}") for power in range(first, last + 1) for k in steps]
+        found = [value for value in found if low < value < high]
+        if len(found) <= about:
+            return found
+    return found[:: math.ceil(len(found) / about)]
+
+
 def tick_labels(values: list[float]) -> list[str]:
     """Return labels that tell the ticks apart.
 

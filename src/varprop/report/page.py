@@ -10,9 +10,9 @@ import numpy as np
 
 from varprop.predictive.budget import Budget
 from varprop.predictive.checks import as_targets
-from varprop.predictive.distribution import Predictive
+from varprop.predictive.contract import AbstractNumeric
 from varprop.predictive.mixtures import ArrayLike
-from varprop.predictive.scorecard import DO_NOT_USE, SCORES, by_target
+from varprop.predictive.scorecard import CLASS_SCORES, DO_NOT_USE, SCORES, by_target
 from varprop.report import charts
 from varprop.report.charts import Figure
 from varprop.report.files import write_page
@@ -26,13 +26,20 @@ MAX_POINTS = 3000  # drawn, over all targets
 MAX_TARGETS = 24  # with a section of their own
 MAX_INPUTS = 30  # whose values are shown with a row
 MAX_BARS = 15
+_KNOWN = SCORES | CLASS_SCORES
+_SCORE_WORDS = (
+    "All models were judged on the same rows. NLL scores the whole stated distribution, CRPS does "
+    "so in the target’s units, RMSE only the predicted value: lower is better. R² is the share of "
+    "variance explained: higher is better. Coverages should be near their stated level. ★ marks "
+    "the best of a column."
+)
 
 
 def write_report(
     path: str | os.PathLike[str],
     *,
     title: str,
-    prediction: Predictive,
+    prediction: AbstractNumeric,
     y: ArrayLike,
     target_names: Sequence[str],
     features: Mapping[str, Any] | None = None,
@@ -56,7 +63,7 @@ def write_report(
         Where to write; an existing file is replaced.
     title : str
         Heading of the page.
-    prediction : Predictive
+    prediction : Predictive or Counts, or another of numbers
         Of rows that the model has not seen, or as `share_seen` says.
     y : array of shape (n,) or (n, d)
         What was observed there.
@@ -143,16 +150,17 @@ def write_report(
         verdict=verdict,
         useless=bool(verdict and verdict.startswith(DO_NOT_USE)),
         scorecards=[
-            (target, _scorecard(card))
+            (target, scorecard_table(card))
             for target, card in by_target(scorecard or {}).items()
             if card
         ],
-        common=_common(loss_curve, pairs),
+        score_words=_SCORE_WORDS,
+        common=common_figures(loss_curve, pairs),
         data=_hover_data(sections, columns[:MAX_INPUTS], labels),
     )
 
 
-def _observed(y: ArrayLike, prediction: Predictive, names: list[str]) -> np.ndarray:
+def _observed(y: ArrayLike, prediction: AbstractNumeric, names: list[str]) -> np.ndarray:
     """Return the targets as (n, d)."""
     n, d = prediction.n_rows, prediction.n_outputs
     if len(names) != d:
@@ -187,7 +195,7 @@ def _overview(names: list[str], findings: list[Findings]) -> list[dict[str, Any]
     return table
 
 
-def _scorecard(scorecard: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+def scorecard_table(scorecard: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
     """Return the table of scores; the best of each is marked where better has a direction."""
     names = list(dict.fromkeys(name for row in scorecard.values() for name in row))
     columns = []
@@ -199,7 +207,7 @@ def _scorecard(scorecard: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
         else:
             known = [value for value in values if np.isfinite(value)]
             best = (
-                (max if SCORES.get(name.replace("²", "2")) else min)(known)
+                (max if _KNOWN.get(name.replace("²", "2")) else min)(known)
                 if len(known) > 1
                 else None
             )
@@ -224,8 +232,13 @@ def _scorecard(scorecard: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
     }
 
 
-def _common(loss_curve: ArrayLike | None, pairs: dict[str, tuple[float, float]]) -> list[Figure]:
-    """Return the charts that belong to all targets."""
+def common_figures(
+    loss_curve: ArrayLike | None,
+    pairs: dict[str, tuple[float, float]],
+    *,
+    spread: str = "stated spread",
+) -> list[Figure]:
+    """Return the charts that belong to all targets; `spread` is what else inputs move."""
     figures = []
     loss = np.asarray([] if loss_curve is None else loss_curve, np.float64)
     if loss.ndim != 1:
@@ -249,10 +262,10 @@ def _common(loss_curve: ArrayLike | None, pairs: dict[str, tuple[float, float]])
     if pairs:
         most = dict(list(pairs.items())[:MAX_BARS])
         mean = max(pairs, key=lambda name: pairs[name][0])
-        spread = max(pairs, key=lambda name: pairs[name][1])
-        finding = f"{mean} moves the prediction most; {spread} moves its stated spread most."
-        if mean == spread:
-            finding = f"{mean} moves both the prediction and its stated spread most."
+        other = max(pairs, key=lambda name: pairs[name][1])
+        finding = f"{mean} moves the prediction most; {other} moves its {spread} most."
+        if mean == other:
+            finding = f"{mean} moves both the prediction and its {spread} most."
         if len(pairs) > len(most):
             finding += f" The {len(most)} most important of {len(pairs)} inputs are drawn."
         figures.append(
@@ -260,10 +273,10 @@ def _common(loss_curve: ArrayLike | None, pairs: dict[str, tuple[float, float]])
                 "Which inputs matter?",
                 charts.importance_bars(most),
                 "The share of the predictions' variance that involves an input, for the predicted "
-                "value and for its stated spread. The shares need not sum to 1: what inputs do "
+                f"value and for its {spread}. The shares need not sum to 1: what inputs do "
                 "together counts for each of them, and so does what correlated inputs share.",
                 finding,
-                (("mean", "for the prediction"), ("spread", "for the stated spread")),
+                (("mean", "for the prediction"), ("spread", f"for the {spread}")),
             )
         )
     return figures

@@ -157,7 +157,7 @@ def panel(region: Region, top: float) -> Markup:
         layers = [polyline(total, "curve"), *(polyline(part, "curve model") for part in model)]
     layers += [element("circle", cx=a, cy=b, r=3.5, class_="total") for a, b in total]
     layers += [
-        element("rect", x=a - 3, y=b - 3, width=6.0, height=6.0, class_="model")
+        element("rect", x=a - 5, y=b - 5, width=10.0, height=10.0, class_="model")
         for part in model
         for a, b in part
     ]

@@ -10,18 +10,22 @@ from markupsafe import Markup
 from varprop.predictive.budget import DISAGREE, OTHER, UNTOLD, Budget
 from varprop.report.charts import Figure
 from varprop.report.numerals import number, percent, shortened
-from varprop.report.svg import element
+from varprop.report.svg import BAR_WIDTH, bar_chart, element
 from varprop.report.words import NOT_SPLIT
 
 #: Sources that have a color of their own.
 MOST_SOURCES = 7
 ROWS = 6
-_WIDTH, _LEFT, _TAIL, _ROW, _TALL = 380.0, 120.0, 52.0, 26.0, 40.0
+_LEFT, _TAIL, _ROW, _TALL = 120.0, 52.0, 26.0, 40.0
 
 
 def source_figures(budget: Budget, labels: Sequence[str]) -> list[Figure]:
-    """Return the charts of a budget of one output; none if there is but one source."""
-    if len(budget.names) < 2:
+    """Return the charts of a budget of one output.
+
+    There are none of a single source, nor of variances that no float64 holds.
+    """
+    total = budget.variance.sum(axis=1)
+    if len(budget.names) < 2 or not total.any() or not np.isfinite(total).all():
         return []
     brief, rows = budget.brief(MOST_SOURCES), budget.largest(ROWS)
     shares, std = brief.shares, np.sqrt(brief.variance.sum(axis=1))
@@ -64,20 +68,9 @@ def _name(source: str) -> str:
     return said.get(source, f"the {source}")
 
 
-def _picture(parts: list[Markup], height: float, label: str) -> Markup:
-    return element(
-        "svg",
-        *parts,
-        viewBox=f"0 0 {_WIDTH:g} {height:g}",
-        class_="chart importance",
-        role="img",
-        aria_label=label,
-    )
-
-
 def _average_bars(names: Sequence[str], average: np.ndarray, kinds: Sequence[str]) -> Markup:
     """One bar for each source, under its name."""
-    scale = (_WIDTH - _TAIL) / max(float(average.max()), 1e-9)
+    scale = (BAR_WIDTH - _TAIL) / max(float(average.max()), 1e-9)
     parts = []
     for k, (name, share, kind) in enumerate(zip(names, average.tolist(), kinds, strict=True)):
         y, length = 4 + _TALL * k, max(share * scale, 1.0)
@@ -87,14 +80,14 @@ def _average_bars(names: Sequence[str], average: np.ndarray, kinds: Sequence[str
         parts.append(element("text", percent(share), **end))
     words = "; ".join(f"{name}: {percent(s)}" for name, s in zip(names, average, strict=True))
     label = f"Average shares of the stated variance by source. {words}."
-    return _picture(parts, 4 + _TALL * len(names), label)
+    return bar_chart(parts, 4 + _TALL * len(names), label)
 
 
 def _stacked_bars(
     names: Sequence[str], bars: list[tuple[str, np.ndarray, str]], kinds: Sequence[str]
 ) -> Markup:
     """One bar for each row, in pieces; the first, of all rows, stands a little apart."""
-    width, parts, words = _WIDTH - _LEFT - _TAIL, [], []
+    width, parts, words = BAR_WIDTH - _LEFT - _TAIL, [], []
     for number_, (label, shares, note) in enumerate(bars):
         y, left = 4 + _ROW * number_ + (8 if number_ else 0), _LEFT
         at = {"x": _LEFT - 8, "y": y + 14.0, "class_": "name", "text_anchor": "end"}
@@ -114,4 +107,4 @@ def _stacked_bars(
         ]
         words.append(f"{label}{f' ({note})' if note else ''}: {', '.join(shown) or 'no variance'}")
     label = f"Shares of the stated variance by source. {'; '.join(words)}."
-    return _picture(parts, 16 + _ROW * len(bars), label)
+    return bar_chart(parts, 16 + _ROW * len(bars), label)

@@ -10,9 +10,10 @@ from functools import cached_property
 import numpy as np
 from markupsafe import Markup, escape
 
-from varprop.report.numerals import tick_labels, ticks, to_precision
+from varprop.report.numerals import log_ticks, number, tick_labels, ticks, to_precision
 
 Values = Sequence[float] | np.ndarray
+BAR_WIDTH = 380.0
 
 
 def coordinate(value: float) -> str:
@@ -49,19 +50,71 @@ def polyline(points: Iterable[tuple[float, float]], class_: str, end: str = "") 
     return element("path", d=f"M{path}{end}", class_=class_)
 
 
+def bar_chart(parts: Iterable[Markup], height: float, label: str) -> Markup:
+    """Return a picture of bars, `BAR_WIDTH` wide, without axes."""
+    return element(
+        "svg",
+        *parts,
+        viewBox=f"0 0 {BAR_WIDTH:g} {height:g}",
+        class_="chart importance",
+        role="img",
+        aria_label=label,
+    )
+
+
 def _with_offset(label: str, offset: float) -> str:
     return f"{label} less {to_precision(offset, abs(offset) * 1e-9)}" if offset else label
 
 
+def is_skewed(values: Values) -> bool:
+    """Return whether values of one sign are told apart better by their sizes than on a line.
+
+    That is, 95 of 100 positive ones span a decade, most of them near its low end, and their
+    logarithms are more even. Quantiles decide, so that one huge value does not.
+
+    Examples
+    --------
+    >>> is_skewed(np.geomspace(1, 1000, 50)), is_skewed(np.linspace(1, 1000, 50))
+    (True, False)
+    """
+    values = np.asarray(values, np.float64)
+    positive = values[values > 0]
+    if len(positive) < 10 or values.min() < 0:
+        return False
+
+    def lean(low: float, middle: float, high: float) -> float:
+        return abs((high - middle) - (middle - low)) / (high - low)
+
+    marks = np.quantile(positive / positive.max(), [0.025, 0.5, 0.975])
+    if not marks[2] > 10 * marks[0] > 0:
+        return False
+    return bool(lean(*marks) > max(0.4, lean(*np.log(marks))))
+
+
 @dataclass(frozen=True)
 class Axis:
-    """A linear axis: what it is called and from where to where it goes."""
+    """An axis: what it is called, from where to where it goes, and whether it is logarithmic.
+
+    A logarithmic one shows what lies below its low end at that end, marked as such if `cut`.
+    """
 
     label: str
     low: float
     high: float
     tick_values: tuple[float, ...] | None = None
     tick_texts: tuple[str, ...] | None = None
+    log: bool = False
+    cut: bool = False
+
+    @classmethod
+    def sizes(cls, label: str, typical: Values, *others: Values) -> Axis:
+        """Return a logarithmic axis from the smaller typical values to the largest value of all."""
+        everything = np.concatenate([typical, *others], dtype=np.float64)
+        typical = np.asarray(typical, np.float64)
+        typical = typical[typical > 0]
+        low = max(float(typical.min()), float(np.quantile(typical, 0.025)) / 10) / 1.3
+        high = 1.3 * min(float(everything.max()), float(np.finfo(np.float64).max) / 1.3)
+        return cls(f"{label}, log scale", low, high, log=True, cut=bool(everything.min() < low))
 
     @classmethod
     def around(cls, label: str, *values: Values, zero: bool = False) -> Axis:
@@ -79,6 +132,9 @@ class Axis:
 
     def share(self, values: Values | float) -> np.ndarray:
         """Return where values are, 0 at the low end and 1 at the high end."""
+        if self.log:
+            sizes = np.log(np.maximum(values, self.low)) - np.log(self.low)
+            return np.asarray(sizes / (np.log(self.high) - np.log(self.low)))
         # Halves, since a range may be twice the largest float.
         length = self.high / 2 - self.low / 2
         return np.asarray((np.asarray(values, np.float64) / 2 - self.low / 2) / length)
@@ -87,6 +143,14 @@ class Axis:
         """Return tick positions, their texts, and what has been subtracted in the texts."""
         if self.tick_values is not None and self.tick_texts is not None:
             return list(self.tick_values), list(self.tick_texts), 0.0
+        if self.log:
+            at = log_ticks(self.low, self.high, about)
+            texts = [number(value) for value in at]
+            if self.cut:  # beside a tick that is near there would be no room
+                far = [i for i in range(len(at)) if self.share(at[i]) > 0.12]
+                at = [self.low, *(at[i] for i in far)]
+                texts = [f"≤ {number(self.low, 1)}", *(texts[i] for i in far)]
+            return at, texts, 0.0
         at = ticks(self.low, self.high, about)
         size = max(abs(self.low), abs(self.high))
         if 0 < at[-1] - at[0] < 1e-5 * size:  # digits that all ticks share would fill the chart
@@ -117,7 +181,9 @@ class Frame:
 
     def px(self, values: Values | float) -> np.ndarray:
         """Return horizontal pixels."""
-        return np.asarray(self.left + self.x.share(values) * (self.width - self.left - self.right))
+        return np.asarray(
+            self.gutter + self.x.share(values) * (self.width - self.gutter - self.right)
+        )
 
     def py(self, values: Values | float) -> np.ndarray:
         """Return vertical pixels."""

@@ -7,32 +7,33 @@ from typing import Any
 import numpy as np
 
 from varprop.predictive import diagnostics
-from varprop.predictive.distribution import Predictive
+from varprop.predictive.contract import AbstractNumeric
 from varprop.report import charts, words
 from varprop.report.charts import Figure, Points
+from varprop.report.counts import rootogram_figure
 from varprop.report.numerals import aligned, number, plus_minus, to_precision
 from varprop.report.regions import Column, Region, panel, regions
 
 SURPRISING = 20
 # Of tables of a model that is right, the share that lists a row by chance.
-_BY_CHANCE = 0.05
+BY_CHANCE = 0.05
 MAX_SHOWN = 8  # inputs beside a surprising row
 BAND = ("band", "95 % range of chance")
 IDEAL = ("ideal", "ideal")
 
 
-def standard_scores(y: np.ndarray, prediction: Predictive) -> np.ndarray:
+def standard_scores(y: np.ndarray, prediction: AbstractNumeric) -> np.ndarray:
     """Return errors in stated deviations; infinite where a certain prediction was wrong."""
     error, std = y - prediction.mean, prediction.std
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.where(error == 0, 0.0, error / std)
 
 
-def farther_than_chance(y: np.ndarray, prediction: Predictive) -> np.ndarray:
+def farther_than_chance(y: np.ndarray, prediction: AbstractNumeric) -> np.ndarray:
     """Return which rows lie farther out than the farthest of so many rows should."""
     pit = diagnostics.middle_pit(y, prediction)
-    # The farthest of n independent rows lies beyond this level in `_BY_CHANCE` of all cases.
-    level = -np.expm1(np.log1p(-_BY_CHANCE) / len(y))
+    # The farthest of n independent rows lies beyond this level in `BY_CHANCE` of all cases.
+    level = -np.expm1(np.log1p(-BY_CHANCE) / len(y))
     beyond: np.ndarray = 2.0 * np.minimum(pit, 1.0 - pit) < level
     return beyond
 
@@ -64,7 +65,7 @@ def section(
     index: int,
     name: str,
     y: np.ndarray,
-    prediction: Predictive,
+    prediction: AbstractNumeric,
     findings: words.Findings,
     columns: list[Column],
     labels: list[str],
@@ -108,7 +109,7 @@ def section(
             "Where in the stated distribution did values fall?",
             charts.pit(histogram, f"PIT histogram. {shape}"),
             "If the stated distributions are right, all bars are about equally high (the PIT "
-            "histogram).",
+            f"histogram{', each count spread evenly over its step' * prediction.is_discrete}).",
             shape,
             (("bar", "rows"), ("band over", "95 % range of chance"), IDEAL),
         ),
@@ -128,6 +129,8 @@ def section(
             ),
         ),
     ]
+    if prediction.is_discrete:
+        figures.insert(3, rootogram_figure(y, prediction))
     found = regions(columns, std, prediction.model_std if prediction.identified else None)
     top = max((float(region.total.max()) for region in found), default=1.0)
     return {

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from varprop.predictive import diagnostics, metrics
+from varprop.predictive.contract import AbstractNumeric
 from varprop.predictive.diagnostics import (
     CalibrationCurve,
     ErrorByStd,
     Judgement,
     PITHistogram,
 )
-from varprop.predictive.distribution import Predictive
 from varprop.report.numerals import number, percent
 
 VERDICTS = {
@@ -114,7 +114,7 @@ class Findings:
         )
 
 
-def find(y: np.ndarray, prediction: Predictive) -> Findings:
+def find(y: np.ndarray, prediction: AbstractNumeric) -> Findings:
     """Return what can be said about one output."""
     n = len(y)
     # By the cdf: intervals of a mixture would take a root search per row.

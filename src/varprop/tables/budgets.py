@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from varprop.predictive.budget import Budget
 from varprop.tables.columns import CategoryColumn, Encoded, Preprocessing, join_rows
-from varprop.tables.model import TableModel, TableRows, most_combinations
+from varprop.tables.model import TableModel, most_combinations
+from varprop.tables.rows import TableRows
 from varprop.tables.text import TableError
 from varprop.tables.unknown import Part, in_parts
 
@@ -30,7 +31,7 @@ def budget_of_rows(model: TableModel, rows: Encoded, where: Callable[[int], str]
         np.add.at(parts.setdefault(name, np.zeros((n, d))), at, values)
 
     for part in in_parts(rows, pre, most=most_combinations(n)):
-        dist = model._predict(part.filled, where)
+        dist = model.predict_gaussian(part.filled, where, "budgets")
         budget = dist.budget(pre.feature_names)
         owner, share = part.shares()
         variance = budget.variance.reshape(len(owner), -1, d)

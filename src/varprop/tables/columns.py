@@ -10,20 +10,15 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from varprop.tables.cells import Cells, to_floats, to_text
 from varprop.tables.kinds import READ_AS, kind_of
 from varprop.tables.levels import find_levels
+from varprop.tables.outcomes import Outcome
 from varprop.tables.text import Dialect, TableError
-
-Cells: TypeAlias = pa.Array | pa.ChunkedArray
-
-#: Beyond this a square, and with it a variance, comes near the end of float64.
-LARGEST = 1e100
 
 
 def count_rows(rows: np.ndarray | int) -> str:
@@ -36,43 +31,6 @@ def count_rows(rows: np.ndarray | int) -> str:
     """
     count = int(np.sum(rows))
     return f"{count} row" if count == 1 else f"{count} rows"
-
-
-def to_floats(cells: Cells, name: str, where: Callable[[int], str]) -> np.ndarray:
-    """Return numbers as float64, NaN where there is none, and refuse what is far too large.
-
-    Examples
-    --------
-    >>> to_floats(pa.array([1, None]), "size", str).tolist()
-    [1.0, nan]
-    """
-    values = np.asarray(pc.cast(cells, pa.float64(), safe=False))
-    bad = np.abs(values) > LARGEST
-    if bad.any():
-        row = int(np.argmax(bad))
-        if np.isinf(values[row]):
-            raise TableError(
-                f"column {name!r} is infinite in {where(row)}: correct it, or leave the cell empty "
-                "for a missing value."
-            )
-        raise TableError(
-            f"column {name!r} is {values[row]:g} in {where(row)}, more than {LARGEST:g} in size: "
-            "correct it or rescale the column."
-        )
-    return values
-
-
-def to_text(cells: Cells) -> Cells:
-    """Return categories as text: dictionaries decoded, whole numbers and booleans written out.
-
-    Examples
-    --------
-    >>> to_text(pa.array([True, None])).to_pylist()
-    ['true', None]
-    """
-    if pa.types.is_dictionary(cells.type):
-        cells = pc.cast(cells, cells.type.value_type)
-    return cells if cells.type == pa.string() else pc.cast(cells, pa.string())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,7 +148,10 @@ class Encoded:
         Rows with a missing number or category that was filled in, and with a category that
         training has not seen.
     y
-        Observed targets, shape (rows, targets), NaN where there is none; None if not asked for.
+        Observed targets and what is known of them besides, as `Outcome.observed` gives it: shape
+        (rows, columns), NaN where there is none; None if not asked for.
+    exposure
+        What counts are in proportion to, shape (rows,); None where it is 1 for all.
     """
 
     cells: pa.Table | pa.RecordBatch
@@ -201,13 +162,14 @@ class Encoded:
     n_imputed: int
     n_unseen: int
     y: np.ndarray | None = None
+    exposure: np.ndarray | None = None
 
     def only_complete(self) -> Encoded:
         """Return the rows that have a prediction."""
         keep = self.complete
         if keep.all():
             return self
-        names = ("numbers", "X", "X_std", "complete", "y")
+        names = ("numbers", "X", "X_std", "complete", "y", "exposure")
         arrays = {name: getattr(self, name) for name in names}
         arrays = {name: None if a is None else a[keep] for name, a in arrays.items()}
         return dataclasses.replace(self, cells=self.cells.filter(pa.array(keep)), **arrays)
@@ -233,8 +195,12 @@ def join_rows(parts: Sequence[Encoded]) -> Encoded:
         np.concatenate([part.complete for part in parts]),
         sum(part.n_imputed for part in parts),
         sum(part.n_unseen for part in parts),
-        None if parts[0].y is None else np.concatenate([part.y for part in parts]),
+        *(_joined([getattr(part, name) for part in parts]) for name in ("y", "exposure")),
     )
+
+
+def _joined(arrays: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    return None if arrays[0] is None else np.concatenate([a for a in arrays if a is not None])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -253,6 +219,8 @@ class Preprocessing:
         How the table was written, if it was text.
     target_units
         The signs that the cells of each target had there; empty if none had any.
+    outcome
+        What the targets are.
 
     Examples
     --------
@@ -272,6 +240,7 @@ class Preprocessing:
     missing: str
     text: Dialect = dataclasses.field(default_factory=Dialect)
     target_units: tuple[str, ...] = ()
+    outcome: Outcome = dataclasses.field(default_factory=Outcome)
 
     @property
     def feature_names(self) -> list[str]:

@@ -7,8 +7,12 @@ import math
 import os
 from typing import Any
 
+import numpy as np
+
 from varprop.files.container import ModelFileError, read_model_header
 from varprop.tables.columns import CategoryColumn, NumberColumn, Preprocessing
+from varprop.tables.kinds import READ_AS
+from varprop.tables.outcomes import LIKELIHOODS, Outcome
 from varprop.tables.text import Dialect
 
 #: Version of the JSON that describes a table.
@@ -46,6 +50,7 @@ def to_json(preprocessing: Preprocessing) -> dict[str, Any]:
     later = {
         "text": _said(preprocessing.text),
         "target_units": list(preprocessing.target_units),
+        "outcome": _said(preprocessing.outcome),
     }
     return found | {name: part for name, part in later.items() if part}
 
@@ -79,7 +84,9 @@ def from_json(content: Any) -> Preprocessing:
         targets, ids, dropped = (tuple(content[role]) for role in ("targets", "ids", "dropped"))
         text = Dialect(**_tuples(content.get("text", {})))
         units = tuple(content.get("target_units", ()))
-        found = Preprocessing(tuple(inputs), targets, ids, dropped, content["missing"], text, units)
+        outcome = Outcome(**_tuples(content.get("outcome", {})))
+        roles = (tuple(inputs), targets, ids, dropped, content["missing"])
+        found = Preprocessing(*roles, text, units, outcome)
         sound = to_json(found) == content and _is_sound(found)
     except (KeyError, TypeError, AttributeError):
         sound = False
@@ -110,5 +117,47 @@ def _is_sound(found: Preprocessing) -> bool:
     sound &= isinstance(text.missing, tuple) and all(isinstance(m, str) for m in text.missing)
     units = found.target_units
     sound &= all(isinstance(u, str) for u in units) and len(units) in (0, len(found.targets))
+    sound &= _is_sound_outcome(found)
     missing = found.missing in ("error", "drop", "impute")
     return sound and missing and bool(found.inputs) and bool(found.targets) and not text.problem()
+
+
+def _is_sound_outcome(found: Preprocessing) -> bool:
+    outcome = found.outcome
+    classes = outcome.classes
+    known = LIKELIHOODS | {"auto": "classes"}
+    sound = outcome.kind == known.get(outcome.likelihood) and outcome.values in READ_AS
+    sound &= isinstance(classes, tuple) and all(isinstance(name, str) for name in classes)
+    sound &= len(set(classes)) == len(classes) and (len(classes) > 1) == (outcome.kind == "classes")
+    more = (outcome.exposure, outcome.censoring, outcome.upper)
+    sound &= all(name is None or isinstance(name, str) for name in more)
+    return sound and (outcome.kind in ("numbers", "counts") or len(found.targets) == 1)
+
+
+def from_names(regressor: Any, path: str | os.PathLike[str]) -> Preprocessing:
+    """Take every named feature of a model saved from Python as a column of numbers."""
+    names = getattr(regressor, "feature_names_in_", None)
+    if names is None:
+        raise ModelFileError(
+            f"{os.path.basename(path)} was saved from Python without column names: fit with a data "
+            "frame, or with `varprop fit`."
+        )
+    # From here on columns are found by name: scikit-learn's check would only warn of bare arrays.
+    if hasattr(regressor, "__sklearn_tags__"):
+        del regressor.feature_names_in_
+    scaling = regressor.scaling_
+    inputs = tuple(
+        NumberColumn(str(name), float(mean), float(scale) ** 2)
+        for name, mean, scale in zip(names, scaling.x_shift, scaling.x_scale, strict=True)
+    )
+    targets = regressor.target_names_
+    if targets is None:
+        count = regressor.n_outputs_
+        targets = ["target"] if count == 1 else [f"target{i}" for i in range(1, count + 1)]
+    outcome, labels = Outcome(), np.asarray(getattr(regressor, "classes_", ()))
+    if len(labels):
+        values = {"b": "boolean", "U": "text", "T": "text"}.get(labels.dtype.kind, "number")
+        names = [str(label) for label in labels.tolist()]
+        names = [name.lower() for name in names] if values == "boolean" else names
+        outcome = Outcome("classes", "auto", values, tuple(names))
+    return Preprocessing(inputs, tuple(targets), (), (), "error", outcome=outcome)

@@ -11,16 +11,21 @@ from typing import Any
 
 import numpy as np
 
+from varprop.predictive.categories import Categories
 from varprop.predictive.distribution import Predictive
 from varprop.predictive.importance import feature_importance
 from varprop.tables.budgets import budget_of_rows
-from varprop.tables.columns import Encoded, NumberColumn, join_rows, to_floats, to_text
-from varprop.tables.model import Scored, TableModel, TableRows
+from varprop.tables.cells import to_floats, to_text
+from varprop.tables.columns import Encoded, NumberColumn, join_rows
+from varprop.tables.model import Scored, TableModel
+from varprop.tables.rows import TableRows
 from varprop.tables.source import Source
 from varprop.tables.text import TableError
 
 #: More rows than anybody reads.
 MAX_ROWS = 1000
+#: What is explained of a prediction, by what the target is.
+EXPLAINED = {"numbers": ("mean", "std"), "classes": ("probability", "entropy")}
 
 
 def explain_table(
@@ -40,7 +45,8 @@ def explain_table(
     rows, notes
         For each complete row a dictionary: ``row`` is its number, from 1, ``id`` its ids, and
         ``targets`` has for each target the prediction, that of a typical row, and how much every
-        input moves its mean and standard deviation. And remarks.
+        input moves its mean and standard deviation; or for each class its probability and the
+        entropy. And remarks.
 
     Raises
     ------
@@ -60,10 +66,9 @@ def explain_table(
     joined = join_rows(parts)
 
     def moments(X: np.ndarray, std: np.ndarray | None) -> np.ndarray:
-        """Return predicted means and standard deviations, shape (2, rows, targets)."""
+        """Return what is explained, shape (2, rows, targets)."""
         changed = dataclasses.replace(joined, X=X, X_std=std)
-        found = model.predict_dist(changed, source.where)
-        return np.stack([found.mean, found.std]).reshape(2, len(X), -1)
+        return _moments(model.predict_dist(changed, source.where))
 
     typical = [
         column.moments[0]
@@ -79,25 +84,26 @@ def explain_table(
         if std is not None:
             std[:, place] = 0.0
         changes.append(own - moments(X, std))
+    what, spread = EXPLAINED["classes" if pre.outcome.classes else "numbers"]
     explained = []
     for row, (number, cells) in enumerate(
         zip(joined.numbers, joined.cells.to_pylist(), strict=True)
     ):
         targets = {}
-        for output, name in enumerate(pre.targets):
+        for output, name in enumerate(pre.outcome.classes or pre.targets):
             mean, std_ = own[:, row, output]
             base_mean, base_std = base[:, 0, output]
             targets[name] = {
-                "mean": float(mean),
-                "std": float(std_),
-                "typical_mean": float(base_mean),
-                "typical_std": float(base_std),
+                what: float(mean),
+                spread: float(std_),
+                f"typical_{what}": float(base_mean),
+                f"typical_{spread}": float(base_std),
                 "inputs": {
                     column.name: {
                         "value": cells[column.name],
                         "typical": column.typical,
-                        "mean": float(change[0, row, output]),
-                        "std": float(change[1, row, output]),
+                        what: float(change[0, row, output]),
+                        spread: float(change[1, row, output]),
                     }
                     for column, change in zip(pre.inputs, changes, strict=True)
                 },
@@ -107,9 +113,23 @@ def explain_table(
     return explained, rows.notes()
 
 
+def _moments(found: Any) -> np.ndarray:
+    """Return means and standard deviations, shape (2, rows, targets).
+
+    Of classes these are their probabilities, and the entropy for each of them.
+    """
+    if isinstance(found, Categories):
+        doubt = np.broadcast_to(found.entropy()[:, None], found.proba.shape)
+        return np.stack([found.proba, doubt])
+    return np.stack([found.mean, found.std]).reshape(2, len(found), -1)
+
+
 @dataclasses.dataclass(frozen=True)
 class _ByColumn:
-    """Predicts from row numbers, one for each column: to shuffle a column is to shuffle these."""
+    """Predicts from row numbers, one for each column: to shuffle a column is to shuffle these.
+
+    Of classes it gives the probabilities, and their entropy as what is the spread of numbers.
+    """
 
     model: TableModel
     rows: Encoded
@@ -124,7 +144,11 @@ class _ByColumn:
         changed = dataclasses.replace(
             self.rows, X=X, X_std=std, numbers=self.rows.numbers[numbers[:, 0]]
         )
-        return self.model.predict_dist(changed, str)
+        found = self.model.predict_dist(changed, str)
+        if isinstance(found, Categories):
+            mean, std = _moments(found)
+            return Predictive.gaussian(mean, std**2, 0.0)
+        return found
 
 
 def column_importance(
@@ -178,7 +202,7 @@ def report_table(
     settings
         Shown as they are.
     """
-    from varprop.report import write_report
+    from varprop.report import write_class_report, write_report, write_survival_report
 
     pre, cells = model.preprocessing, scored.rows.cells
     features = {}
@@ -192,19 +216,23 @@ def report_table(
     if pre.ids:
         ids = [cells.column(name).to_pylist() for name in pre.ids]
         labels = [" · ".join(map(str, parts)) for parts in zip(*ids, strict=True)]
-    write_report(
-        path,
-        title=title,
-        prediction=scored.prediction,
-        y=scored.y,
-        target_names=list(pre.targets),
-        features=features,
-        row_labels=labels,
-        scorecard=scored.card,
-        verdict=scored.verdict,
-        loss_curve=model.regressor.loss_curve_,
-        importance=column_importance(model, scored.rows) if len(scored.y) > 1 else None,
-        share_seen=scored.share_seen,
-        settings=settings,
-        budget=budget_of_rows(model, scored.rows, str),
-    )
+    common: dict[str, Any] = {
+        "title": title,
+        "prediction": scored.prediction,
+        "y": scored.y,
+        "features": features,
+        "row_labels": labels,
+        "scorecard": scored.card,
+        "verdict": scored.verdict,
+        "loss_curve": model.regressor.loss_curve_,
+        "importance": column_importance(model, scored.rows) if len(scored.y) > 1 else None,
+        "share_seen": scored.share_seen,
+        "settings": settings,
+    }
+    special: dict[str, Any] = {"classes": write_class_report, "censored": write_survival_report}
+    if write := special.get(pre.outcome.kind):
+        write(path, target_name=pre.targets[0], **common)
+        return
+    gaussian = isinstance(scored.prediction, Predictive)
+    budget = budget_of_rows(model, scored.rows, str) if gaussian else None
+    write_report(path, target_names=list(pre.targets), budget=budget, **common)

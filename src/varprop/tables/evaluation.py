@@ -8,7 +8,8 @@ import numpy as np
 
 from varprop.predictive.conformal import Conformal
 from varprop.tables.columns import Encoded, count_rows, join_rows
-from varprop.tables.model import Scored, TableModel, TableRows
+from varprop.tables.model import Scored, TableModel
+from varprop.tables.rows import TableRows
 from varprop.tables.source import Source
 from varprop.tables.text import TableError
 
@@ -108,6 +109,8 @@ def recalibrate(
     InputError
         If rows were trained on, or are too few for this probability.
     """
+    if (kind := model.preprocessing.outcome.kind) != "numbers":
+        raise TableError(f"intervals are recalibrated of numbers, but the model predicts {kind}.")
     rows, notes = observed_rows(model, source, unseen=unseen)
     assert rows.y is not None
     if share := model.regressor.share_seen(rows.X, rows.y):

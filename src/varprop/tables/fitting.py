@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from varprop.data.fingerprints import row_hashes
 from varprop.tables.columns import count_rows, join_rows
-from varprop.tables.model import Scored, TableModel, TableRows
+from varprop.tables.model import Scored, TableModel
+from varprop.tables.outcomes import Outcome
+from varprop.tables.rows import TableRows
 from varprop.tables.source import Source
 from varprop.tables.survey import Roles, Survey, survey
 from varprop.tables.text import TableError
@@ -74,7 +75,8 @@ def fit_table(
     roles
         What its columns are.
     options
-        Of `FAWNRegressor`: of the networks.
+        Of `FAWNRegressor` or `FAWNClassifier`: of the networks. The ``likelihood`` says what the
+        targets are; "auto", the default, goes by the targets, and a note says what was chosen.
     model
         "stack" for networks and simple models, weighted by rows they have not seen; "network" for
         one network beside the simple models; "linear" for the simple models alone.
@@ -105,7 +107,11 @@ def fit_table(
     >>> fitted.n_train, len(fitted.holdout.y), list(fitted.holdout.card)[0]
     (48, 12, 'this model')
     """
-    table = survey(source, roles)
+    options = dict(options or {})
+    table = survey(source, roles, options.get("likelihood", "auto"))
+    options["likelihood"] = table.outcome.likelihood
+    if model == "linear":
+        _check_linear(table.outcome)
     notes = list(table.notes)
     used = np.flatnonzero(table.keep)
     n_held = min(round(holdout * len(used)), MOST_HOLDOUT)
@@ -119,25 +125,16 @@ def fit_table(
         n_held = 0
     on_notes(tuple(notes))
     held = np.zeros(len(table.keep), bool)
-    held[used[np.random.default_rng(seed).permutation(len(used))[:n_held]]] = True
-    # Imported late: what is wrong with a table is said before JAX is there.
-    from varprop.estimators.stack import StackedRegressor
-
+    held[_held_out(used, table.codes[used], n_held, np.random.default_rng(seed))] = True
     begin = time.perf_counter()
-    options = options or {}
-    # Folds, members and restarts on all cores: the machine is the caller's while it runs.
-    regressor = StackedRegressor(
-        networks(model, options), random_state=seed, verbose=progress, n_jobs=-1
-    )
+    regressor = unfitted(model, options, table.outcome, seed=seed, progress=progress)
     fitted, told = _fit(table, table.keep & ~held, regressor)
     seconds, scored = time.perf_counter() - begin, None
     if n_held:
         rows = TableRows(table.table, fitted.preprocessing, held, unseen="average")
         encoded = join_rows(list(rows.encoded()))
         assert encoded.y is not None
-        hashes = row_hashes(encoded.X, encoded.y)
-        seen = fitted.regressor.fingerprints_
-        copies = None if seen is None else seen.seen(hashes)
+        copies = fitted.regressor.rows_seen(encoded.X, encoded.y, exposure=encoded.exposure)
         if copies is not None and copies.any():
             told.append(
                 f"{count_rows(copies)} of those held out are copies of training rows: they are not "
@@ -156,19 +153,73 @@ def fit_table(
     return Fitted(fitted, scored, len(used) - n_held, seconds, (*notes, *told))
 
 
-def networks(model: str, options: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _check_linear(outcome: Outcome) -> None:
+    """Raise TableError unless a line with Gaussian noise, or logistic regression, fits."""
+    if outcome.kind == "classes" or outcome.likelihood == "gaussian":
+        return
+    asked = f"--likelihood {outcome.likelihood}"
+    for column, option in ((outcome.exposure, "--exposure"), (outcome.upper, "--upper")):
+        asked = option if column else asked
+    asked = "--censoring" if outcome.censoring else asked
+    raise TableError(
+        f"--model linear is a line with Gaussian noise, which {asked} is not for: leave out one of "
+        "the two."
+    )
+
+
+def _held_out(
+    used: np.ndarray, codes: np.ndarray, n_held: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Draw rows to hold out; of every class its share, and never all of its rows."""
+    order = rng.permutation(len(used))
+    first = np.zeros(len(used), bool)  # one row of each class is kept to train on
+    if codes.any():
+        first[np.unique(codes[order], return_index=True)[1]] = True
+    place = np.empty(len(used))
+    for code in np.unique(codes):
+        own = np.flatnonzero((codes[order] == code) & ~first)
+        place[own] = (np.arange(len(own)) + 0.5) / max(len(own), 1)
+    place[first] = 2.0
+    return used[order[np.argsort(place, kind="stable")[:n_held]]]
+
+
+def unfitted(
+    model: str, options: Mapping[str, Any], outcome: Outcome, *, seed: int, progress: bool
+) -> Any:
+    """Return what is to be fitted, by the kind of its targets: the one place that chooses it."""
+    # Imported late: what is wrong with a table is said before JAX is there.
+    from varprop.estimators.stack import StackedRegressor
+    from varprop.estimators.stack_classes import StackedClassifier
+
+    stack: Any = StackedClassifier if outcome.kind == "classes" else StackedRegressor
+    chosen = networks(model, options, classes=outcome.kind == "classes")
+    # Folds, members and restarts on all cores: the machine is the caller's while it runs.
+    return stack(chosen, random_state=seed, verbose=progress, n_jobs=-1)
+
+
+def networks(
+    model: str, options: Mapping[str, Any], *, classes: bool = False
+) -> list[tuple[str, Any]]:
     """Return the networks of a kind of model, by name.
+
+    Of classes the linear model is logistic regression, a network without hidden layers.
 
     Examples
     --------
     >>> [name for name, _ in networks("stack", {})], networks("linear", {})
     (['ropd', 'vi'], [])
+    >>> [[name for name, _ in networks(model, {}, classes=True)] for model in MODELS]
+    [['network', 'cold', 'linear'], ['network', 'linear'], ['linear']]
     """
     from varprop.estimators.regressor import FAWNRegressor
     from varprop.estimators.stack import default_networks
+    from varprop.estimators.stack_classes import default_class_networks
 
     if model not in MODELS:
         raise ValueError(f"model must be one of {', '.join(MODELS)}, but is {model!r}.")
+    if classes:
+        left_out = {"stack": (), "network": ("cold",), "linear": ("network", "cold")}[model]
+        return [pair for pair in default_class_networks(**options) if pair[0] not in left_out]
     if model == "stack":
         return default_networks(**options)
     return [("network", FAWNRegressor(**options))] if model == "network" else []

@@ -10,7 +10,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 
-from varprop.tables.columns import Cells, to_floats, to_text
+from varprop.tables.cells import LARGEST, Cells, to_floats, to_text
 from varprop.tables.kinds import kind_of
 from varprop.tables.levels import merged, one_spelling
 from varprop.tables.numbers import Look, Reading, trimmed
@@ -22,6 +22,8 @@ from varprop.tables.text import TableError
 MAX_CATEGORIES = 50
 #: The same where the user, or the table's own type, says that it holds categories.
 MAX_FORCED_CATEGORIES = 1000
+#: Classes of a target at most.
+MAX_CLASSES = 100
 # Different values that are counted at most.
 _MOST_COUNTED = 100_000
 _ID_NAME = re.compile(
@@ -50,6 +52,9 @@ class LookedAt:
     whole: bool = True
     rising: bool = True
     values: list[np.ndarray] = dataclasses.field(default_factory=list)
+    distinct: Counter[float] = dataclasses.field(default_factory=Counter)  # of a target, if few
+    as_classes: bool = False  # how a target is taken
+    as_number: str = ""  # the likelihood that wants numbers of a target, by the user's own word
     problem: str = ""  # a sentence, once there is one
 
     def add(self, cells: Cells, first: int) -> np.ndarray:
@@ -72,6 +77,9 @@ class LookedAt:
             self.low = min(self.low, filled.min(initial=np.inf))
             self.high = max(self.high, filled.max(initial=-np.inf))
             self.whole = self.whole and bool((filled == np.round(filled)).all())
+            if self.target and len(self.distinct) <= MAX_CLASSES:
+                found, counts = np.unique(filled, return_counts=True)
+                self.distinct.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
             if self.whole and len(filled):  # an id has only whole numbers
                 last = self.values[-1][-1:] if self.values else filled[:0]
                 self.rising &= bool((np.diff(filled, prepend=last) > 0).all())
@@ -79,11 +87,13 @@ class LookedAt:
         elif kind == "text" or (kind == "integer" and self.forced):
             self.kind = "text"
             self._add_text(to_text(cells), first)
-        elif kind == "boolean" and not self.target:
+        elif kind == "boolean":
             self.kind = "boolean"
+            if self.target:
+                for entry in to_text(cells).drop_null().value_counts().to_pylist():
+                    self.seen[entry["values"]] += entry["counts"]
         elif kind != "nothing":
-            words = {"number": "fractions", "boolean": "true or false"}
-            self.kind = self.odd = words.get(kind, kind)
+            self.kind = self.odd = "fractions" if kind == "number" else kind
         if before not in ("", self.kind):
             self.problem = (
                 f"column {self.name!r} has the type {cells.type} in {self.table.where(first)}, but "
@@ -123,20 +133,27 @@ class LookedAt:
                 "for it"
             )
         elif self.odd:
-            mend = (
-                "a target must be a number" if self.target else f"{hint}, or turn it into numbers"
-            )
+            mend = f"{hint}, or turn it into numbers"
+            mend = "a target must be a number or a class" if self.target else mend
             problem = f"holds {self.odd}: {mend}"
+        elif self.kind == "boolean" and self.target and not self.as_classes:
+            problem = f"holds true or false: {self._must_be_number}"
         elif self.kind == "text":
             problem = self._wrong_text(hint, typed)
-        if not problem and self.first_hole is not None and self.roles.missing == "error":
+        hole = self.first_hole
+        if self.target and self.roles.upper is not None:  # no lower end is no hole
+            hole = None
+        if not problem and hole is not None and self.roles.missing == "error":
             mend = "use --missing drop or --missing impute"
             if self.target:
                 mend = "leave such rows out with --missing drop"
-            problem = f"has no value in {where(self.first_hole)}: fill it in, or {mend}"
+            problem = f"has no value in {where(hole)}: fill it in, or {mend}"
         constant = self.kind == "number" and self.low == self.high and self.n_filled > 1
         if not problem and constant and self.target:
             problem = f"is {self.low:g} in all rows: there is nothing to learn"
+        width = self.high - self.low
+        if not problem and self.kind == "number" and 0 < width < 1 / LARGEST:
+            problem = f"varies by {width:g} only, less than {1 / LARGEST:g}: rescale it"
         if problem:
             return f"{what} {name!r} {problem}."
         if self.kind == "text":
@@ -160,15 +177,23 @@ class LookedAt:
         """Say why a column of text is none of categories, if it is not."""
         (row, text), where = self.first_text, self.table.where
         code = self.table.readings.get(self.name, Reading()).code
+        if self.as_classes:
+            different = len(merged(self.seen))
+            if different > MAX_CLASSES or 2 * different > self.n_filled:
+                return (
+                    f"holds text with {different} different values in {self.n_filled} rows: a "
+                    "target must be a number, or one of a few classes"
+                )
+            return ""
         if (self.target or not self.forced) and self.n_numbers == self.n_filled:
             if code and self.target:
                 return f"has zeros in front as codes do: take it as numbers with --number {typed}"
             if not code:
                 return "holds numbers stored as text: convert it to numbers"
         if self.target:
-            return f"holds the text {text!r} in {where(row)}: a target must be a number"
+            return f"holds the text {text!r} in {where(row)}: {self._must_be_number}"
         force = "" if self.forced else f", or take it as categories with --category {typed}"
-        if not self.forced and not code and 2 * self.n_numbers >= self.n_filled:
+        if not self.forced and not code and self.mostly_numbers:
             return (
                 f"holds the text {text!r} in {where(row)} among numbers: correct it, {hint}{force}"
             )
@@ -180,6 +205,26 @@ class LookedAt:
                 f"{force}{f', or as numbers with --number {typed}' if code else ''}"
             )
         return ""
+
+    @property
+    def few_codes(self) -> bool:
+        """Whether text holds codes with zeros in front, such as 01, of which there are few."""
+        code = self.table.readings.get(self.name, Reading()).code
+        different = len(merged(self.seen))
+        return bool(code) and different <= MAX_CLASSES and 2 * different <= self.n_filled
+
+    @property
+    def mostly_numbers(self) -> bool:
+        """Whether text holds a number in at least every second cell."""
+        return 2 * self.n_numbers >= self.n_filled
+
+    @property
+    def _must_be_number(self) -> str:
+        """Why a target may not be what it is."""
+        if self.as_number:
+            return f"--likelihood {self.as_number} needs numbers (without it classes are predicted)"
+        several = " where there are several" if len(self.roles.targets) > 1 else ""
+        return f"a target must be a number{several}"
 
     def _looks_like_id(self) -> bool:
         """Whether these are unique whole numbers that rise row by row, or are named like an id."""

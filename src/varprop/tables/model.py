@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
-from varprop.data.source import AbstractSource, Rows
 from varprop.files.container import ModelFileError
-from varprop.tables.columns import Encoded, NumberColumn, Preprocessing, count_rows, to_floats
-from varprop.tables.description import from_json, to_json
-from varprop.tables.kinds import READ_AS, kind_of
-from varprop.tables.numbers import Reading
-from varprop.tables.roles import no_column
-from varprop.tables.source import Source
+from varprop.tables.columns import Encoded, Preprocessing
+from varprop.tables.description import from_json, from_names, to_json
+from varprop.tables.rows import TableRows as TableRows
 from varprop.tables.text import TableError
-from varprop.tables.unknown import COMBINATIONS, in_parts, together
+from varprop.tables.unknown import COMBINATIONS, in_parts, one_part, together
 
 if TYPE_CHECKING:  # JAX and SciPy come with them, and what is wrong with a table is said before
     from varprop.estimators.stack import StackedRegressor
@@ -28,178 +24,10 @@ if TYPE_CHECKING:  # JAX and SciPy come with them, and what is wrong with a tabl
 
 #: Standard deviations beyond which an input, and not the model, is to blame for a failure.
 FAR = 1e6
+#: Beyond so many a prediction may be larger than any number.
+UNLIKE = 10.0
 #: Combinations of unknown categories, over all rows predicted at once; and of a row, at least.
 AT_ONCE, FEWEST = 2**21, 8
-
-
-class TableRows(AbstractSource):
-    """Rows of a table as a model takes them, encoded whenever a block is read.
-
-    Parameters
-    ----------
-    table
-        Loaded if it is to be read by blocks.
-    preprocessing
-        Of the model.
-    chosen
-        Which rows, shape (rows,); all unless given.
-    holes
-        Whether inputs may be unknown, so that all rows come with an uncertainty.
-    unseen
-        "error", or "average" to take a category that training has not seen as unknown.
-    targets
-        Whether the targets' columns are read as well.
-    carried
-        Names of further columns whose cells are read; of text files as text.
-
-    Attributes
-    ----------
-    block_rows
-        Number of chosen rows in every block of a loaded table.
-    new_columns
-        Names of columns that the model does not know.
-    n_rows_read, n_imputed, n_unseen, n_incomplete
-        Rows that `encoded` has read, and how many of them had a missing value filled in, a category
-        taken as unknown, or are left without a prediction.
-
-    Raises
-    ------
-    TableError
-        If the table lacks a column.
-    """
-
-    block_rows: tuple[int, ...] = ()
-
-    def __init__(
-        self,
-        table: Source,
-        preprocessing: Preprocessing,
-        chosen: np.ndarray | None = None,
-        *,
-        holes: bool = False,
-        unseen: str = "error",
-        targets: bool = True,
-        carried: Sequence[str] = (),
-    ):
-        pre = preprocessing
-        if table.table is None:  # text is read with the signs that the training table had
-            signs = {c.name: Reading(c.unit) for c in pre.inputs if isinstance(c, NumberColumn)}
-            pairs = zip(pre.targets, pre.target_units, strict=False)  # there may be none
-            signs |= {name: Reading(unit) for name, unit in pairs}
-            table = dataclasses.replace(table, readings=signs)
-        self.table, self.preprocessing, self._chosen, self._unseen = table, pre, chosen, unseen
-        self.features, self.targets = tuple(pre.feature_names), pre.targets
-        self.weight_name, self.uncertain = None, holes
-        needed = [*(column.name for column in pre.inputs), *pre.ids]
-        absent = [name for name in needed if name not in table.names]
-        if absent:
-            listed = ", ".join(map(repr, table.names[:10]))
-            raise TableError(
-                f"{table.label} has no column{'s' if len(absent) > 1 else ''} "
-                f"{', '.join(map(repr, absent))}, which the model needs; it has {listed}"
-                f"{', ...' if len(table.names) > 10 else ''}."
-            )
-        for name in carried:
-            if name not in table.names:
-                raise TableError(no_column(name, table.names, table.label))
-        known = {*needed, *pre.targets, *pre.dropped, *carried}
-        self.new_columns = [name for name in table.names if name not in known]
-        self.n_rows_read = self.n_imputed = self.n_unseen = self.n_incomplete = 0
-        self.n_outside, self._first_outside = 0, ""
-        # Ids stay text, so that 007 comes out as it came in.
-        self._columns = {c.name: READ_AS[c.values].text_type for c in pre.inputs}
-        self._columns = dict.fromkeys((*pre.ids, *carried), pa.string()) | self._columns
-        self._with_targets = targets
-        if targets:
-            absent = [name for name in pre.targets if name not in table.names]
-            if absent:
-                raise TableError(
-                    f"{table.label} has no column {absent[0]!r}, the target: observed values are "
-                    "needed to evaluate."
-                )
-            self._columns |= dict.fromkeys(pre.targets, pa.float64())
-        if chosen is not None:
-            masks = np.split(chosen, np.cumsum(table.block_rows)[:-1])
-            self.block_rows = tuple(int(mask.sum()) for mask in masks)
-
-    def where(self, block: int, row: int) -> str:
-        """As the table says it."""
-        assert self._chosen is not None  # only then are there blocks
-        place = sum(self.block_rows[:block]) + row
-        return self.table.where(int(np.flatnonzero(self._chosen)[place]))
-
-    def encoded(self, block: int | None = None) -> Iterator[Encoded]:
-        """Yield the chosen rows of a block, or of all, raw and as the network takes them."""
-        first = 0 if block is None else sum(self.table.block_rows[:block])
-        for batch in self.table.read(self._columns, block):
-            numbers = np.arange(first, first + batch.num_rows)
-            first += batch.num_rows
-            if self._chosen is not None:
-                batch = batch.filter(pa.array(self._chosen[numbers]))
-                numbers = numbers[self._chosen[numbers]]
-            if not len(numbers):
-                continue
-
-            def where(row: int, numbers: np.ndarray = numbers) -> str:
-                return self.table.where(int(numbers[row]))
-
-            rows = self.preprocessing.encode(batch, where, unseen=self._unseen)
-            rows = dataclasses.replace(rows, numbers=numbers)
-            if self._with_targets:
-                observed = []
-                for name in self.targets:
-                    cells = batch.column(name)
-                    if kind_of(cells.type) not in READ_AS["number"].kinds:
-                        raise TableError(
-                            f"target {name!r} has the type {cells.type} in {where(0)}: a target "
-                            "must be a number."
-                        )
-                    observed.append(to_floats(cells, name, where))
-                rows = dataclasses.replace(rows, y=np.stack(observed, axis=1))
-            self.n_rows_read += len(numbers)
-            self.n_imputed += rows.n_imputed
-            self.n_unseen += rows.n_unseen
-            self.n_incomplete += int((~rows.complete).sum())
-            yield rows
-        if not first:
-            raise TableError(f"{self.table.label} has a header but no rows.")
-
-    def saw_outside(self, numbers: np.ndarray, words: np.ndarray) -> None:
-        """Count rows, given by their numbers, of which something is said to be outside."""
-        said = np.flatnonzero(words != None)  # noqa: E711 - entry by entry
-        if len(said) and not self.n_outside:
-            self._first_outside = f"{self.table.where(int(numbers[said[0]]))}: {words[said[0]]}"
-        self.n_outside += len(said)
-
-    def notes(self) -> list[str]:
-        """Return sentences the user should see, once all rows are read."""
-        found = list(self.table.notes)
-        if self.new_columns:
-            names = ", ".join(map(repr, self.new_columns[:10]))
-            found.append(f"the model does not know these columns and ignores them: {names}.")
-        if self.n_imputed:
-            which = count_rows(self.n_imputed)
-            found.append(f"{which} had missing values, which were filled in as uncertain.")
-        if self.n_unseen:
-            which = count_rows(self.n_unseen)
-            found.append(f"{which} had a category that the training data did not have.")
-        if self.n_incomplete:
-            found.append(f"no prediction for {count_rows(self.n_incomplete)} with missing values.")
-        if self.n_outside:
-            lie = "lies" if self.n_outside == 1 else "lie"
-            found.append(
-                f"{count_rows(self.n_outside)} {lie} outside of what training has seen, where a "
-                f"prediction is a guess (the first is {self._first_outside})."
-            )
-        return found
-
-    def read(self, block: int) -> Iterator[Rows]:
-        """Yield the chosen rows of a block, to train on."""
-        for rows in self.encoded(block):
-            std = rows.X_std
-            if self.uncertain and std is None:
-                std = np.zeros_like(rows.X)  # a block whose inputs are all known
-            yield Rows(rows.X, rows.y, None, None if std is None else std**2)
 
 
 def most_combinations(n_rows: int) -> int:
@@ -242,7 +70,8 @@ class TableModel:
     Attributes
     ----------
     regressor
-        Takes what `preprocessing` gives.
+        Takes what `preprocessing` gives: a `StackedRegressor` or, where rows are only predicted one
+        by one, its `Plan`.
     preprocessing
         Of the table it was fitted on.
     choice
@@ -251,6 +80,8 @@ class TableModel:
     Examples
     --------
     >>> import tempfile
+    >>> import pyarrow as pa
+    >>> from varprop.tables.columns import NumberColumn
     >>> from varprop import StackedRegressor
     >>> X = np.linspace(0, 1, 20)[:, None]
     >>> regressor = StackedRegressor([]).fit(X, X[:, 0])
@@ -275,7 +106,15 @@ class TableModel:
         (drawn if there would be more, see `tables.unknown.combinations`), and fewer where more than
         `AT_ONCE` / 64 rows are predicted at once, whose members would outgrow memory.
         """
-        return together(self.predict_parts(rows, where, most=most_combinations(len(rows.X))))
+        from varprop.predictive.distribution import Predictive
+
+        most = most_combinations(len(rows.X))
+        found = self.predict_parts(rows, where, most=most)
+        index, first = next(found)
+        if isinstance(first, Predictive) or len(index) == len(rows.X):
+            return together(itertools.chain([(index, first)], found))
+        whole = one_part(list(in_parts(rows, self.preprocessing, most=most)))
+        return _exposed(whole.mixed(self._predict(whole.filled, where)), rows, whole.index)
 
     def predict_parts(
         self, rows: Encoded, where: Callable[[int], str], *, most: int = COMBINATIONS
@@ -286,12 +125,15 @@ class TableModel:
         all rows have as many.
         """
         for part in in_parts(rows, self.preprocessing, most=most):
-            yield part.index, part.mixed(self._predict(part.filled, where))
+            found = part.mixed(self._predict(part.filled, where))
+            yield part.index, _exposed(found, rows, part.index)
 
-    def _predict(self, rows: Encoded, where: Callable[[int], str]) -> Predictive:
+    def _predict(self, rows: Encoded, where: Callable[[int], str]) -> Any:
         try:
-            found = self.regressor.predict_dist(rows.X, rows.X_std, model=self.choice)
-            finite = np.isfinite(found.mean) & np.isfinite(found.std)
+            found: Any = self.regressor.predict_dist(rows.X, rows.X_std, model=self.choice)
+            if classes := self.preprocessing.outcome.classes:
+                found = found.labeled(classes)
+            finite = _is_finite(found)
         except ValueError as error:
             scaling = self.regressor.scaling_
             distance = np.abs(rows.X - scaling.x_shift) / scaling.x_scale
@@ -304,22 +146,43 @@ class TableModel:
                 ) from error
             finite = np.zeros(len(rows.X), bool)
         if not finite.all():
-            row = int(np.argmin(finite.reshape(len(rows.X), -1).all(axis=1)))
+            row = int(np.argmin(finite))
+            why = "the model is damaged or was not fitted well, fit it again"
+            scaling = self.regressor.scaling_
+            distance = np.abs(rows.X[row] - scaling.x_shift) / scaling.x_scale
+            if distance.max() > UNLIKE:
+                name = self.preprocessing.feature_names[int(distance.argmax())]
+                why = (
+                    f"column {name!r} lies {distance.max():.0f} standard deviations from the "
+                    "training data there, correct it or leave the row out"
+                )
             raise TableError(
-                f"the prediction for {where(int(rows.numbers[row]))} is no finite number: the "
-                "model is damaged or was not fitted well, fit it again."
+                f"the prediction for {where(int(rows.numbers[row]))} is no finite number: {why}."
             )
+        return found
+
+    def predict_gaussian(self, rows: Encoded, where: Callable[[int], str], what: str) -> Predictive:
+        """Return the prediction of filled rows for what only Gaussians can say: totals, budgets."""
+        from varprop.predictive.distribution import Predictive
+
+        found = self._predict(rows, where)
+        if not isinstance(found, Predictive):
+            outcome = self.preprocessing.outcome
+            why = f"has --likelihood {outcome.likelihood}"
+            if outcome.kind != "numbers":
+                why = f"predicts {outcome.kind.replace('censored', 'censored targets')}"
+            raise TableError(f"{what} need Gaussian predictions, but the model {why}.")
         return found
 
     def with_simple(self, rows: Encoded, where: Callable[[int], str]) -> dict[str, Predictive]:
         """Return this model's prediction and those of the simple models, for a scorecard."""
-        from varprop.predictive.scorecard import CONSTANT, LINEAR, MODEL
+        from varprop.predictive.scorecard import MODEL, simple_models
 
         found = {MODEL: self.predict_dist(rows, where)}
-        for name, part in ((LINEAR, "linear"), (CONSTANT, "constant")):
+        for part, name in simple_models(found[MODEL]).items():
             if part in self.regressor.weights_:
                 # A constant looks at no inputs: nothing unknown is to be filled in.
-                given = dataclasses.replace(rows, X_std=None) if name == CONSTANT else rows
+                given = dataclasses.replace(rows, X_std=None) if part == "constant" else rows
                 found[name] = dataclasses.replace(self, choice=part).predict_dist(given, where)
         return found
 
@@ -328,12 +191,28 @@ class TableModel:
         from varprop.predictive.scorecard import MODEL, scorecard, verdict
 
         assert rows.y is not None
-        y = rows.y[:, 0] if self.regressor._y_ndim == 1 else rows.y
-        predictions = self.with_simple(rows, where)
+        predictions: dict[str, Any] = dict(self.with_simple(rows, where))
+        y, own = self.targets_of(rows), predictions[MODEL]
+        if self.preprocessing.outcome.kind == "censored":
+            from varprop.predictive.bounds import Bounded
+
+            ends = y[:, :1], y[:, 1:]
+            predictions = {name: Bounded(found, *ends) for name, found in predictions.items()}
         card = scorecard(y, predictions, self.preprocessing.targets)
         said = verdict(y, predictions)
-        share = self.regressor.share_seen(rows.X, rows.y)
-        return Scored(rows, y, predictions[MODEL], card, said, share)
+        seen = {} if rows.exposure is None else {"exposure": rows.exposure}
+        share = self.regressor.share_seen(rows.X, rows.y, **seen)
+        return Scored(rows, y, own, card, said, share)
+
+    def targets_of(self, rows: Encoded) -> np.ndarray:
+        """Return observed targets, of the prediction's shape; of classes the names.
+
+        Of what is censored these are the bounds, shape (rows, 2).
+        """
+        assert rows.y is not None
+        y = rows.y[:, 0] if rows.y.shape[1] == 1 else rows.y
+        classes = np.array(self.preprocessing.outcome.classes)
+        return classes[y.astype(int)] if len(classes) else y
 
     def part(self, name: str | None) -> TableModel:
         """Return the model that predicts by one of its parts alone; all of it for None."""
@@ -345,10 +224,15 @@ class TableModel:
         return dataclasses.replace(self, choice=name)
 
     @property
+    def tells_apart(self) -> bool:
+        """Whether all parts of this model tell their own doubt from noise."""
+        return all(self.regressor.tells_apart.values())
+
+    @property
     def how_to_tell_apart(self) -> str:
         """What to do where this model does not tell its own doubt from noise."""
-        for name, network in self.regressor.estimators_:
-            if network.objective == "vi":
+        for name, does in self.regressor.tells_apart.items():
+            if does:
                 return f"--model {name} takes the part of it that does"
         return "fit with --objective vi"
 
@@ -363,35 +247,42 @@ class TableModel:
         """Read a model, also one that Python saved without a table but with column names."""
         from varprop.files.stack import load_stack
 
-        regressor, content = load_stack(path)
+        return cls._of(*load_stack(path), path)
+
+    @classmethod
+    def load_plan(cls, path: str | os.PathLike[str]) -> TableModel:
+        """Read the plan of a model, which predicts rows without JAX; the model if it has none."""
+        from varprop.files.plan import load_plan
+        from varprop.plans.steps import PlanError
+
+        try:
+            return cls._of(*load_plan(path), path)
+        except PlanError:
+            return cls.load(path)
+
+    @classmethod
+    def _of(
+        cls, regressor: Any, content: dict[str, Any] | None, path: str | os.PathLike[str]
+    ) -> TableModel:
+        """Return a regressor, or a plan, with what a file says of its table."""
         if content is None:
-            return cls(regressor, _from_names(regressor, path))
+            return cls(regressor, from_names(regressor, path))
         preprocessing = from_json(content)
         if (
             len(preprocessing.feature_names) != regressor.n_features_in_
             or len(preprocessing.targets) != regressor.n_outputs_
+            or len(preprocessing.outcome.classes) != len(getattr(regressor, "classes_", ()))
         ):
             raise ModelFileError("the description of the table does not fit the network.")
         return cls(regressor, preprocessing)
 
 
-def _from_names(regressor: Any, path: str | os.PathLike[str]) -> Preprocessing:
-    """Take every named feature of a model saved from Python as a column of numbers."""
-    names = getattr(regressor, "feature_names_in_", None)
-    if names is None:
-        raise ModelFileError(
-            f"{os.path.basename(path)} was saved from Python without column names: fit with a data "
-            "frame, or with `varprop fit`."
-        )
-    # From here on columns are found by name: scikit-learn's check would only warn of bare arrays.
-    del regressor.feature_names_in_
-    scaling = regressor.scaling_
-    inputs = tuple(
-        NumberColumn(str(name), float(mean), float(scale) ** 2)
-        for name, mean, scale in zip(names, scaling.x_shift, scaling.x_scale, strict=True)
-    )
-    targets = regressor.target_names_
-    if targets is None:
-        count = regressor.n_outputs_
-        targets = ["target"] if count == 1 else [f"target{i}" for i in range(1, count + 1)]
-    return Preprocessing(inputs, tuple(targets), (), (), "error")
+def _is_finite(found: Any) -> np.ndarray:
+    """Return which rows of a prediction of any kind are finite."""
+    parts = [found.proba] if hasattr(found, "proba") else [found.mean, found.std]
+    return np.logical_and.reduce([np.isfinite(a).reshape(len(a), -1).all(axis=1) for a in parts])
+
+
+def _exposed(found: Any, rows: Encoded, index: np.ndarray) -> Any:
+    """Return the prediction of some rows for their exposure, if they have one."""
+    return found if rows.exposure is None else found.with_exposure(rows.exposure[index])

@@ -20,10 +20,12 @@ import pyarrow.parquet as pq
 
 from varprop.atomic import replacing
 from varprop.errors import printable
-from varprop.tables.columns import to_text
+from varprop.tables.cells import to_text
+from varprop.tables.keys import Keys
 from varprop.tables.kinds import kind_of
-from varprop.tables.model import TableModel, TableRows
+from varprop.tables.model import TableModel
 from varprop.tables.outside import outside_words
+from varprop.tables.rows import TableRows
 from varprop.tables.text import TableError
 
 _FORMATS = {
@@ -45,6 +47,7 @@ def predict_table(
     interval: float = 0.9,
     quantiles: Sequence[float] = (),
     factor: np.ndarray | None = None,
+    survival: Sequence[float] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Predict every row of a table, block by block; what is counted on the way is in `rows`.
 
@@ -59,6 +62,8 @@ def predict_table(
     factor
         Standard deviations that the interval reaches either way, shape (targets,), as
         `varprop.tables.recalibrate` says; the distribution's own quantiles unless given.
+    survival
+        Values of further columns, ``survival_`` and the value: the probability of more.
 
     Yields
     ------
@@ -67,7 +72,8 @@ def predict_table(
         without a prediction has none. The standard deviations of model and noise are there only if
         the model tells them apart, and the covariance of every pair of targets (``cov_a_b``) if it
         models that. The last column, ``outside``, says in words what about a row is
-        unlike all that training has seen: the prediction is a guess there.
+        unlike all that training has seen: the prediction is a guess there. Counts have also
+        ``p_zero``, the probability of none; of classes see `predict_classes`.
 
     Raises
     ------
@@ -84,10 +90,14 @@ def predict_table(
     >>> next(predict_table(model, rows)).schema.names
     ['row', 'mean', 'std', 'model_std', 'noise_std', 'lower', 'upper', 'outside']
     """
-    targets, source, ids = model.preprocessing.targets, rows.table, {}
-    for name in model.preprocessing.ids:
-        kind = source.types.get(name, pa.string())
-        ids[name] = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if model.preprocessing.outcome.kind == "classes":
+        from varprop.tables.class_prediction import predict_classes
+
+        yield from predict_classes(model, rows)
+        return
+    targets, source = model.preprocessing.targets, rows.table
+    keys = Keys.of(model.preprocessing, source)
+    counts = model.preprocessing.outcome.kind == "counts"
     levels = [(1 - interval) / 2, (1 + interval) / 2, *quantiles]
     blocks, waiting, found, identified, joint = rows.encoded(), [], None, False, False
     for block in blocks:  # the first prediction says whether it has parts, and a covariance
@@ -96,20 +106,16 @@ def predict_table(
             found = model.predict_parts(block.only_complete(), source.where)
             first = next(found)
             found, identified = itertools.chain([first], found), first[1].identified
-            joint = first[1].is_joint
+            joint = getattr(first[1], "is_joint", False)
             break
     parts = ["model_std", "noise_std"] if identified else []
     names = ["mean", "std", *parts, "lower", "upper", *(f"q{alpha:g}" for alpha in quantiles)]
+    names += ["p_zero"] * counts + [f"survival_{time:g}" for time in survival]
     if len(targets) > 1:
         names = [f"{target}_{name}" for target in targets for name in names]
     pairs = list(itertools.combinations(range(len(targets)), 2)) if joint else []
     names += [f"cov_{targets[i]}_{targets[j]}" for i, j in pairs]
-    clash = sorted({*names, "outside"} & set(ids))
-    if clash:
-        raise TableError(f"the id column {clash[0]!r} has the name of a result: rename it.")
-    keys = ids or {"row": pa.int64()}
-    numbers = [(name, pa.float64()) for name in names]
-    schema = pa.schema([*keys.items(), *numbers, ("outside", pa.string())])
+    schema = keys.schema(names)
     for block in itertools.chain(waiting, blocks):
         complete = block.complete
         values = np.full((len(complete), len(names)), np.nan)
@@ -130,23 +136,16 @@ def predict_table(
                     reach = prediction.std * (factor if prediction.mean.ndim == 2 else factor[0])
                     at = 2 + len(parts)
                     columns[at : at + 2] = prediction.mean - reach, prediction.mean + reach
+                if counts:
+                    columns.append(prediction.cdf(0.0))
+                columns += [1.0 - prediction.cdf(time) for time in survival]
                 stacked = np.stack([c.reshape(-1, len(targets)) for c in columns], axis=2)
                 flat = stacked.reshape(len(stacked), -1)
                 if pairs:
                     first_of, second_of = np.transpose(pairs)
                     flat = np.hstack([flat, prediction.output_cov[:, first_of, second_of]])
                 values[np.flatnonzero(complete)[index]] = flat
-        arrays = [] if ids else [pa.array(block.numbers + 1, pa.int64())]
-        for name, kind in ids.items():
-            cells = block.cells.column(name)
-            try:
-                arrays.append(cells.cast(kind))
-            except pa.ArrowException as error:
-                place = source.where(int(block.numbers[0]))
-                raise TableError(
-                    f"column {name!r} has the type {cells.type} in {place}, but another before it: "
-                    "give all files the same types."
-                ) from error
+        arrays = keys.arrays(block)
         # NaN only stands for "no prediction": those of rows are finite.
         hidden = None if complete.all() else ~complete
         arrays += [pa.array(np.ascontiguousarray(column), mask=hidden) for column in values.T]

@@ -24,6 +24,8 @@ class Roles:
         To be taken as categories, and as numbers, whatever they look like.
     missing
         "error", "drop" or "impute".
+    exposure, censoring, upper
+        Columns that say more of the target, see `varprop.tables.outcomes.Outcome`.
     """
 
     targets: tuple[str, ...]
@@ -32,6 +34,15 @@ class Roles:
     categories: tuple[str, ...] = ()
     missing: str = "error"
     numbers: tuple[str, ...] = ()
+    exposure: str | None = None
+    censoring: str | None = None
+    upper: str | None = None
+
+    @property
+    def more(self) -> tuple[str, ...]:
+        """Columns that say more of the target."""
+        named = (self.exposure, self.censoring, self.upper)
+        return tuple(name for name in named if name is not None)
 
 
 def wrong_roles(roles: Roles, names: tuple[str, ...], label: str) -> list[str]:
@@ -48,13 +59,14 @@ def wrong_roles(roles: Roles, names: tuple[str, ...], label: str) -> list[str]:
             "the columns, or give a table with inputs and a target."
         ]
     problems = []
-    unique = (roles.targets, roles.ids, roles.dropped)
+    unique = (roles.targets, roles.ids, roles.dropped, roles.more)
     kinds = (roles.categories, roles.numbers)
     for name in dict.fromkeys(name for names_ in (*unique, *kinds) for name in names_):
         if name not in names:
             problems.append(no_column(name, names, label))
+    more = ", --exposure, --censoring, --upper" if roles.more else ""
     for among, options in (
-        (unique, "--target, --id and --drop"),
+        (unique, f"--target, --id{more} and --drop"),
         (kinds, "--category and --number"),
     ):
         said = Counter(name for names_ in among for name in names_)

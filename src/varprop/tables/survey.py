@@ -16,19 +16,14 @@ import numpy as np
 import pyarrow as pa
 
 from varprop.data.statistics import Moments
-from varprop.tables.columns import (
-    CategoryColumn,
-    Column,
-    NumberColumn,
-    Preprocessing,
-    count_rows,
-    to_floats,
-    to_text,
-)
+from varprop.tables.cells import to_floats, to_text
+from varprop.tables.columns import CategoryColumn, Column, NumberColumn, Preprocessing, count_rows
+from varprop.tables.deciding import decide, look_closer
 from varprop.tables.kinds import kind_of
 from varprop.tables.levels import merged
 from varprop.tables.looked import LookedAt
 from varprop.tables.numbers import Reading
+from varprop.tables.outcomes import Outcome
 from varprop.tables.roles import Roles, wrong_roles
 from varprop.tables.source import Source
 from varprop.tables.text import TableError
@@ -55,6 +50,10 @@ class Survey:
         Whether a used row has a missing number.
     notes
         Sentences the user should see.
+    outcome
+        What the targets are.
+    codes
+        Number of the class in every row, shape (rows,); zeros unless targets are classes.
     """
 
     table: Source
@@ -63,6 +62,8 @@ class Survey:
     roles: Roles
     holes: bool
     notes: tuple[str, ...]
+    outcome: Outcome
+    codes: np.ndarray
 
     def learn(self, chosen: np.ndarray) -> Preprocessing:
         """Learn means, variances and levels from some of the rows, given by a mask."""
@@ -106,10 +107,10 @@ class Survey:
         names = (roles.targets, roles.ids, roles.dropped)
         units = tuple(self.table.readings.get(t, Reading()).unit for t in roles.targets)
         signs = units if any(units) else ()
-        return Preprocessing(tuple(inputs), *names, roles.missing, text, signs)
+        return Preprocessing(tuple(inputs), *names, roles.missing, text, signs, self.outcome)
 
 
-def survey(table: Source, roles: Roles) -> Survey:
+def survey(table: Source, roles: Roles, likelihood: str = "auto") -> Survey:
     """Check a training table and decide what its columns are.
 
     Parameters
@@ -118,6 +119,8 @@ def survey(table: Source, roles: Roles) -> Survey:
         From `open_source`. Parquet files are read in parts, others into memory.
     roles
         What the user said.
+    likelihood
+        One of `varprop.tables.outcomes.LIKELIHOODS`; "auto" to go by the targets.
 
     Examples
     --------
@@ -130,12 +133,13 @@ def survey(table: Source, roles: Roles) -> Survey:
     problems = wrong_roles(roles, table.names, label)
     if problems and (len(table.names) < 2 or _is_large(table)):
         raise TableError(*problems)
-    table = table.load(text=(*roles.ids, *roles.categories), numbers=roles.numbers)
+    as_text = (*roles.ids, *roles.categories, *([roles.censoring] if roles.censoring else []))
+    table = table.load(text=as_text, numbers=roles.numbers)
     if sum(table.block_rows) < 2:
         problems.append(f"{label} has only one row: a model needs at least two, better hundreds.")
         raise TableError(*problems)
     notes = list(table.notes)
-    said = {*roles.targets, *roles.ids, *roles.dropped}
+    said = {*roles.targets, *roles.ids, *roles.dropped, *roles.more}
     if not table.names[0] and "" not in said and _counts_rows(table):
         notes.append("the first column has no name and counts the rows: it is left out.")
         roles = dataclasses.replace(roles, dropped=(*roles.dropped, ""))
@@ -149,13 +153,22 @@ def survey(table: Source, roles: Roles) -> Survey:
     targets = [LookedAt(name, roles, table, target=True) for name in there]
     inputs = [LookedAt(name, roles, table) for name in names]
     keep, missing, first = [], [], 0
-    for batch in table.read([*there, *names]):
+    upper = [roles.upper] if roles.upper in table.names else []
+    exposure = [roles.exposure] if roles.exposure in table.names else []
+    for batch in table.read([*there, *names, *upper, *exposure]):
         none = [np.zeros(batch.num_rows, bool)]
         lost = [column.add(batch.column(column.name), first) for column in targets]
+        if upper:  # either end of a range is enough
+            lost = [holes & np.asarray(batch.column(upper[0]).is_null()) for holes in lost]
         holes = [column.add(batch.column(column.name), first) for column in inputs]
+        if roles.missing == "drop":
+            holes += [np.asarray(batch.column(n).is_null(nan_is_null=True)) for n in exposure]
         keep.append(~np.logical_or.reduce(none + lost))
         missing.append(np.logical_or.reduce(none + holes))
         first += batch.num_rows
+    outcome, chosen, wrong = decide(targets, roles, likelihood)
+    problems += wrong
+    notes += chosen
     for column in (*targets, *inputs):
         problem = column.judge(notes)
         if problem:
@@ -178,11 +191,13 @@ def survey(table: Source, roles: Roles) -> Survey:
             f"{label} has only {count_rows(kept)} without missing values: use --missing impute, or "
             "--drop the columns with many of them."
         )
+    codes, more = look_closer(table, outcome, roles.targets, kept)
+    notes += more
     kinds = {column.name: column.kind for column in inputs}
     holes_left = roles.missing == "impute" and any(
         column.kind == "number" and column.first_hole is not None for column in inputs
     )
-    return Survey(table, kept, kinds, roles, holes_left, tuple(notes))
+    return Survey(table, kept, kinds, roles, holes_left, tuple(notes), outcome, codes)
 
 
 def _is_large(table: Source) -> bool:

@@ -19,10 +19,12 @@ import pyarrow.compute as pc
 
 from varprop.predictive.distribution import Predictive
 from varprop.predictive.kernels import BLOCK
-from varprop.tables.columns import CategoryColumn, Encoded, count_rows, join_rows, to_text
+from varprop.tables.cells import to_text
+from varprop.tables.columns import CategoryColumn, Encoded, count_rows, join_rows
 from varprop.tables.levels import one_spelling
-from varprop.tables.model import TableModel, TableRows, most_combinations
+from varprop.tables.model import TableModel, most_combinations
 from varprop.tables.outside import outside_words
+from varprop.tables.rows import TableRows
 from varprop.tables.text import TableError
 from varprop.tables.unknown import in_parts
 
@@ -223,7 +225,7 @@ class _Filled:
             X_std=None if std is None else std[order],
             numbers=joined.numbers[owner[order]],
         )
-        dist = model._predict(filled, rows.table.where)
+        dist = model.predict_gaussian(filled, rows.table.where, "totals")
         same = _same_unknown(model, joined)
         return cls(dist, owner[order], np.concatenate(shares)[order], same)
 

@@ -100,6 +100,11 @@ class Part:
         place, weight = self.place, self.weight
         if place is None or weight is None:
             return found
+        from varprop.predictive.blend import mixture
+        from varprop.predictive.distribution import Predictive
+
+        if not isinstance(found, Predictive):
+            return mixture([found[rows] for rows in place], weight)
 
         def gathered(values: np.ndarray) -> np.ndarray:
             if values.shape[1] == 1:  # the same for all rows
@@ -199,6 +204,35 @@ def _filled(
 def _with(rows: Encoded, X: np.ndarray, std: np.ndarray | None, index: np.ndarray) -> Encoded:
     known = std is None or not std.any()
     return dataclasses.replace(rows, X=X, X_std=None if known else std, numbers=rows.numbers[index])
+
+
+def one_part(parts: Sequence[Part]) -> Part:
+    """Return several parts, of all rows in the end, as one."""
+    index = np.concatenate([part.index for part in parts])
+    most = max(1 if part.place is None else len(part.place) for part in parts)
+    place, weight = np.zeros((most, len(index)), int), np.zeros((most, len(index)))
+    X, std, numbers, begin, at = [], [], [], 0, 0
+    for part in parts:
+        rows, filled = slice(at, at + len(part.index)), part.filled
+        if part.place is None or part.weight is None:
+            place[:, rows], weight[0, rows] = begin + np.arange(len(part.index)), 1.0
+        else:
+            place[:, rows] = begin
+            place[: len(part.place), rows] = begin + part.place
+            weight[: len(part.place), rows] = part.weight
+        X.append(filled.X)
+        std.append(np.zeros_like(filled.X) if filled.X_std is None else filled.X_std)
+        numbers.append(filled.numbers)
+        begin, at = begin + len(filled.X), rows.stop
+    order = np.argsort(index)
+    spread = np.concatenate(std)
+    filled = dataclasses.replace(
+        parts[0].filled,
+        X=np.concatenate(X),
+        X_std=spread if spread.any() else None,
+        numbers=np.concatenate(numbers),
+    )
+    return Part(index[order], filled, place[:, order], weight[:, order])
 
 
 def together(parts: Iterable[tuple[np.ndarray, Predictive]]) -> Predictive:

@@ -96,7 +96,7 @@ class Feed:
             _aligned((size, n), dtype),
             _aligned((size, d), dtype),
             None if source.weight_name is None else _aligned((size,), dtype),
-            _aligned((size, n), dtype) if source.uncertain else None,
+            None if source.error_shape is None else _aligned((size, *source.error_shape), dtype),
         )
         done = 0
         while done < n_rows:

@@ -31,7 +31,7 @@ def padded(values: tuple[Any, ...], n_rows: int) -> list[Any]:
     ]
 
 
-def as_input(x: Any, x_var: Any) -> Gaussian | JointGaussian:
+def as_input(x: Any, x_var: Any) -> Any:
     """Return inputs with the variances of their errors, (rows, n), or covariances."""
     return Gaussian(x, x_var) if x_var is None or x_var.ndim == 2 else JointGaussian(x, x_var)
 
@@ -94,12 +94,17 @@ class NetworkKernel(AbstractRowKernel):
 def _correlate_block(structure, params, constants, x, x_var, z, z_var):
     model: Model = structure.build(params, constants)
     layers, d = _layers(model), model.likelihood.n_targets
-    cov = covariance_between_rows(layers, as_input(x, x_var), as_input(z, z_var))[:d]
+    inputs = as_input(x, x_var), as_input(z, z_var)
     # To first order, as the covariance is, whatever the network's way of propagating.
-    var, other = (
-        pushed_through(layers, as_input(*part), "first-order").variances().T[:d]
-        for part in ((x, x_var), (z, z_var))
-    )
+    var, other = (pushed_through(layers, part, "first-order").variances().T[:d] for part in inputs)
+    if model.weight_root is None:
+        cov = covariance_between_rows(layers, *inputs)[:d]
+    else:
+        a, b = (model.shared(part).transpose(1, 0, 2) for part in inputs)
+        cov = a @ b.mT
+        var, other = (
+            jnp.maximum(own, jnp.sum(root**2, axis=-1)) for own, root in ((var, a), (other, b))
+        )
     scale = jnp.sqrt(var[:, :, None] * other[:, None, :])
     return jnp.where(scale > 0, cov / jnp.where(scale > 0, scale, 1.0), 0.0)
 

@@ -21,6 +21,7 @@ from varprop.nn.parameters import take_apart
 from varprop.training import checkpoint as checkpoints
 from varprop.training.buffers import Feed
 from varprop.training.devices import data_mesh, on_devices
+from varprop.training.kernel import as_input
 from varprop.training.program import LaneInputs, Program
 from varprop.training.recipe import Recipe
 from varprop.training.runner import Runner
@@ -98,7 +99,7 @@ def prepare(
         for number, (kind, lane) in enumerate(zip(kinds, lanes, strict=True))
     }
     room = max(source.n_rows for source in sources.values())
-    row_bytes = (len(data.columns) + (len(data.features) if data.uncertain else 0)) * dtype.itemsize
+    row_bytes = data.row_numbers * dtype.itemsize
     feeds: dict[Any, Feed] = {}
     runners = []
     for lane, kind, (_, params, constants) in zip(lanes, kinds, apart, strict=True):
@@ -123,8 +124,7 @@ def prepare(
             if len(found.std) != len(source.features) or found.n_rows not in n_rows:
                 raise ValueError("statistics belong to other rows: make them with Statistics.of.")
             chosen = found.scaling if scaling is None else scaling
-            if not lane.model.likelihood.scales_targets:
-                chosen = chosen.raw_targets()
+            chosen = chosen.of_columns(lane.model.likelihood.column_scaling)
             feeds[place] = Feed(source, plan, chosen, dtype, found, mesh)
         widest = max((int(np.prod(shape)) for shape in structure.shapes), default=0)
         parts = 1 if mesh is None else mesh.size
@@ -184,13 +184,16 @@ def _rows_of(data: AbstractSource, lane: Lane, number: int) -> AbstractSource:
 
 def _check_fit(model: Model, data: AbstractSource, dtype: np.dtype) -> None:
     """Let the network see one row, so that a wrong size is reported before anything is compiled."""
-    row = jax.ShapeDtypeStruct((1, len(data.features)), dtype)
-    out = jax.eval_shape(lambda x: model.network.moments(x).mean, row).shape[-1]
+    shapes = [None if s is None else (1, *s) for s in ((len(data.features),), data.error_shape)]
+    row = [None if shape is None else jax.ShapeDtypeStruct(shape, dtype) for shape in shapes]
+    out = jax.eval_shape(lambda *x: model.network.moments(as_input(*x)).mean, *row).shape[-1]
     likelihood = model.likelihood
-    if likelihood.n_targets != len(data.targets):
+    columns = likelihood.n_targets * len(likelihood.column_scaling)
+    if columns != len(data.targets):
+        each = "" if columns == likelihood.n_targets else f" in {columns} columns"
         raise ValueError(
-            f"the likelihood has {likelihood.n_targets} targets, but y has {len(data.targets)} "
-            "columns."
+            f"the likelihood has {likelihood.n_targets} targets{each}, but y has "
+            f"{len(data.targets)} columns."
         )
     if out != likelihood.n_outputs:
         raise ValueError(

@@ -20,9 +20,9 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from varprop.data.source import Rows
 from varprop.learning.objectives import batch_loss
-from varprop.moments.gaussian import Gaussian
 from varprop.nn.parameters import Structure
 from varprop.training.devices import on_devices, over_devices
+from varprop.training.kernel import as_input
 from varprop.training.schedule import MAX_PASSES, cooled, warmth
 
 #: How often the program has been traced in this process; the tests count compilations with it.
@@ -174,7 +174,7 @@ def _run_epochs(program, state, lane, rows, cooldown, n_epochs, train):
         return batch_loss(
             objective,
             model,
-            Gaussian(x, x_var),
+            as_input(x, x_var),
             y,
             weight if row_weight is None else weight * row_weight,
             key=jax.random.fold_in(lane.keys[1], draw),

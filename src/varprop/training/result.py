@@ -7,14 +7,13 @@ import functools
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from varprop.data.statistics import Scaling
 from varprop.learning.model import Model
-from varprop.moments.gaussian import JointGaussian
+from varprop.moments.gaussian import Gaussian, JointGaussian
 from varprop.nn.parameters import take_apart
-from varprop.predictive.distribution import Predictive
-from varprop.predictive.simple import in_units
 from varprop.training.kernel import NetworkKernel, as_input, padded
 from varprop.training.recipe import Recipe
 from varprop.training.schedule import Outcome, bucket_size
@@ -68,7 +67,7 @@ class Fit:
         """Passes over the training rows."""
         return len(self.history)
 
-    def predictive(self, x: Any, *, x_var: Any = None) -> Predictive:
+    def predictive(self, x: Any, *, x_var: Any = None) -> Any:
         """Return the predictive distributions of rows, in the units of the training data.
 
         Parameters
@@ -96,7 +95,7 @@ def propagate(
     scaling: Scaling | None = None,
     squeeze: bool = False,
     block_rows: int = BLOCK_ROWS,
-) -> Predictive:
+) -> Any:
     """Push rows through a model, in blocks of bounded memory.
 
     Parameters
@@ -116,8 +115,8 @@ def propagate(
 
     Returns
     -------
-    Predictive
-        What the model's likelihood makes of the network's output, float64.
+    Predictive, or what else the likelihood gives
+        What it makes of the network's output, float64.
 
     Raises
     ------
@@ -144,28 +143,37 @@ def propagate(
         rows = padded(scaling.inputs(x[part], var_part, params.dtype), block)
         out = _propagate_block(structure, params, constants, *rows)
         found.append(jax.tree.map(lambda a: np.asarray(a, np.float64), out))
-    kernel = NetworkKernel(x, x_var, None, model, scaling)
-    parts, weights = [], []
-    for component in zip(*found, strict=True):
-        weight, mean, spread, noise = (
-            np.concatenate(arrays)[:n] if arrays[0].ndim > 1 else arrays[0]
-            for arrays in zip(*component, strict=True)
-        )
-        found_part = in_units(mean, spread, noise, scaling, squeeze=squeeze)
-        parts.append(dataclasses.replace(found_part, between=(kernel,)))
-        weights.append(float(weight))
-    return parts[0] if len(parts) == 1 else Predictive.mixture(parts, weights)
+    parts = jax.tree.map(
+        lambda *arrays: np.concatenate(arrays)[:n] if arrays[0].ndim > 1 else arrays[0], *found
+    )
+    between = NetworkKernel(x, x_var, None, model, scaling)
+    likelihood = model.likelihood
+    targets = scaling.of_targets(likelihood.n_targets)
+    return likelihood.distribution(parts, targets, squeeze=squeeze, between=between)
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _propagate_block(structure, params, constants, x, x_var):
     model: Model = structure.build(params, constants)
-    return [
-        (
-            weight,
-            out.mean,
-            out.dense_cov() if isinstance(out, JointGaussian) else out.variances(),
-            noise,
-        )
-        for weight, out, noise in model.predictive(as_input(x, x_var))
-    ]
+    rows = as_input(x, x_var)
+    parts = model.predictive(rows)
+    if model.weight_root is not None:  # never surer than all weights together are
+        together = jnp.sum(model.shared(rows) ** 2, axis=-1)
+        parts = tuple(part._replace(model=_at_least(part.model, together)) for part in parts)
+    return jax.tree.map(_as_arrays, parts, is_leaf=_is_output)
+
+
+def _at_least(out: Any, var: jax.Array) -> Any:
+    """Return a Gaussian whose variances are no smaller."""
+    return out + Gaussian(jnp.zeros_like(var), jnp.maximum(var - out.variances(), 0))
+
+
+def _is_output(part: Any) -> bool:
+    return isinstance(part, Gaussian | JointGaussian)
+
+
+def _as_arrays(part: Any) -> Any:
+    """Return a Gaussian as the pair of its mean and its variances, or its covariance."""
+    if not _is_output(part):
+        return jnp.asarray(part)
+    return part.mean, part.dense_cov() if isinstance(part, JointGaussian) else part.variances()

@@ -1,18 +1,10 @@
-"""What is observed, given the network's output: a likelihood goes with a model to the end.
-
-It says how many outputs of the network it needs for its targets, whether these are standardized,
-where its noise starts and what it cannot fall below, and what distribution comes out. The two
-objectives of the paper differ in one call: VI takes `expected_log_prob`, ROPD `log_predictive`.
-
-One of your own has `AbstractPointwise` do the integrals, from log p(y | f) alone; see
-docs/how-to/your-own.md.
-"""
+"""Gaussian noise: of one size for each target, or of a size that depends on the input."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -20,158 +12,38 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from varprop.learning.likelihoods.contract import (
+    AbstractGaussianMixture,
+    Component,
+    Output,
+    check_sizes,
+)
 from varprop.moments.checks import array_module, as_float_array, check_nonnegative, check_positive
 from varprop.moments.covariance import DiagonalPlusLowRank
 from varprop.moments.gaussian import Gaussian, JointGaussian
-from varprop.moments.numerics import LOG_2PI, hermite_nodes, square_root
+from varprop.moments.numerics import LOG_2PI
 from varprop.nn.parameters import constant
 from varprop.nn.registry import register
 
-Output = Gaussian | JointGaussian
 # Of the noise's log-variance, to either side of its constant: a factor of 20 in std.
 _LOG_VAR_BOUND = 6.0
 
 
-class Component(NamedTuple):
-    """One Gaussian of a target's predictive distribution, in its two parts.
-
-    Attributes
-    ----------
-    weight
-        Of the component; those of a distribution sum to 1.
-    model
-        The target without noise, shape (..., d): what the model is unsure of.
-    noise_var
-        Variance of the noise, shape (..., d) or (d,).
-    """
-
-    weight: Any
-    model: Output
-    noise_var: Float[Array, "..."]
-
-    @property
-    def total(self) -> Output:
-        """Both parts together."""
-        return self.model + Gaussian(jnp.zeros_like(self.noise_var), self.noise_var)
-
-
-class AbstractLikelihood(eqx.Module):
-    """The distribution of d targets given the network's (uncertain) output."""
-
-    #: Whether targets are shifted and scaled to mean 0 and variance 1, or taken as they are.
-    scales_targets: eqx.AbstractClassVar[bool]
-    #: Whether it wants the covariance between the network's outputs.
-    wants_joint: eqx.AbstractClassVar[bool]
-
-    @classmethod
-    @abstractmethod
-    def start(cls, n_targets: int, *, noise_std: float = 0.5) -> AbstractLikelihood:
-        """Return where learning starts; the noise is in units of the targets' own spread."""
-
-    @property
-    @abstractmethod
-    def n_targets(self) -> int:
-        """Number of targets d."""
-
-    @property
-    @abstractmethod
-    def n_outputs(self) -> int:
-        """Number of outputs the network needs for them."""
-
-    @property
-    @abstractmethod
-    def noise_var(self) -> Float[Array, " d"] | None:
-        """Variance of the noise of each target; None if it is not one number for all rows."""
-
-    @abstractmethod
-    def floored(self, floor: np.ndarray | None) -> AbstractLikelihood:
-        """Return the same, with noise that cannot fall below a standard deviation, shape (d,).
-
-        None releases the floor: what is kept after training has as much noise, by its parameters.
-        """
-
-    @abstractmethod
-    def expected_log_prob(self, f: Output, y: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
-        """Return E[log p(y | f)] over the distribution of f, per row."""
-
-    @abstractmethod
-    def log_predictive(self, f: Output, y: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
-        """Return log E[p(y | f)] over the (Gaussian) distribution of f, per row."""
-
-    @abstractmethod
-    def predictive(self, f: Output) -> tuple[Component, ...]:
-        """Return the distribution of y as a mixture of Gaussians, usually of one."""
-
-
-class AbstractPointwise(AbstractLikelihood):
-    """One output for each target, which depends on it alone; authors give `log_prob`.
-
-    Both objectives are integrals over one output, taken by Gauss-Hermite quadrature with 32 nodes:
-    spectrally accurate for densities that are smooth over the output's standard deviation, and off
-    by a few hundredths of a nat where the noise is a tenth of it.
-    """
-
-    scales_targets: ClassVar[bool] = True
-    wants_joint: ClassVar[bool] = False
-
-    @abstractmethod
-    def log_prob(
-        self, f: Float[Array, "*batch d"], y: Float[Array, "*batch d"]
-    ) -> Float[Array, "*batch d"]:
-        """Return log p(y | f) for every target by itself."""
-
-    @property
-    def n_outputs(self) -> int:
-        """As many as there are targets."""
-        return self.n_targets
-
-    @property
-    def noise_var(self) -> None:
-        """Not known here."""
-        return None
-
-    def floored(self, floor: np.ndarray | None) -> AbstractPointwise:
-        """Return the same: this noise knows no floor."""
-        return self
-
-    def expected_log_prob(self, f: Output, y: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
-        """Average log p(y | f) over the nodes."""
-        values, weights = self._at_nodes(f, y)
-        return jnp.sum(jnp.tensordot(weights, values, 1), axis=-1)
-
-    def log_predictive(self, f: Output, y: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
-        """Average p(y | f) over the nodes."""
-        values, weights = self._at_nodes(f, y)
-        log_weights = jnp.log(weights).reshape(-1, *[1] * (values.ndim - 1))
-        return jnp.sum(jax.nn.logsumexp(values + log_weights, axis=0), axis=-1)
-
-    def _at_nodes(self, f: Output, y: Array) -> tuple[Array, Array]:
-        _check_sizes(self, f, y)
-        if isinstance(f, JointGaussian):
-            raise TypeError(
-                f"{type(self).__name__} takes every target by itself: leave out the covariance "
-                "between outputs."
-            )
-        z, w = (jnp.asarray(part, f.dtype) for part in hermite_nodes(32))
-        spread = square_root(f.variances())
-        nodes = z.reshape(-1, *[1] * f.mean.ndim)
-        return jax.vmap(self.log_prob, in_axes=(0, None))(f.mean + nodes * spread, y), w
-
-
-class AbstractGaussianNoise(AbstractLikelihood):
+class AbstractGaussianNoise(AbstractGaussianMixture):
     """What Gaussian likelihoods share: a learned standard deviation per target, and a floor."""
 
     log_std: eqx.AbstractVar[Float[Array, " d"]]
     floor: eqx.AbstractVar[Float[Array, "..."] | None]
-    scales_targets: ClassVar[bool] = True
 
     @abstractmethod
     def __init__(self, std: Any, *, floor: Any = None):
         pass
 
     @classmethod
-    def start(cls, n_targets: int, *, noise_std: float = 0.5) -> AbstractGaussianNoise:
-        """Return the same noise for all targets."""
+    def start(
+        cls, n_targets: int, *, noise_std: float = 0.5, y: np.ndarray | None = None
+    ) -> AbstractGaussianNoise:
+        """Return the same noise for all targets, wherever they lie."""
         return cls(np.full(n_targets, noise_std, jnp.result_type(float)))
 
     @property
@@ -181,7 +53,7 @@ class AbstractGaussianNoise(AbstractLikelihood):
 
     def log_predictive(self, f: Output, y: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
         """Log-density of the one Gaussian of `predictive`, joint over outputs if f is."""
-        _check_sizes(self, f, y)
+        check_sizes(self, f, y)
         total = self.predictive(f)[0].total
         if isinstance(total, JointGaussian):
             return total.log_prob(y)
@@ -238,21 +110,15 @@ class GaussianLikelihood(AbstractGaussianNoise):
 
     def floored(self, floor: np.ndarray | None) -> GaussianLikelihood:
         """Return the same noise, as far as it can be, above a floor or with none."""
-        var = np.exp(2 * np.asarray(self.log_std, np.float64))
-        if self.floor is not None:
-            var = var + np.asarray(self.floor, np.float64) ** 2
-        dtype = np.dtype(self.log_std.dtype)
-        if floor is None:
-            return type(self)(np.sqrt(var).astype(dtype))
-        above = np.maximum(var - floor**2, 1e-6 * var)
-        return type(self)(np.sqrt(above).astype(dtype), floor=floor.astype(dtype))
+        std, floor = released(self.log_std, self.floor, floor)
+        return type(self)(std, floor=floor)
 
     def expected_log_prob(self, f: Output, y: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
         """Return log N(y | E[f], std^2) - V[f] / (2 std^2), summed over outputs.
 
         Covariances between outputs play no part, since the noise is independent.
         """
-        _check_sizes(self, f, y)
+        check_sizes(self, f, y)
         var = self.noise_var
         spread = (y - f.mean) ** 2
         if isinstance(f, JointGaussian) or f.var is not None:
@@ -276,7 +142,9 @@ class HeteroscedasticGaussian(AbstractGaussianNoise):
         l = 2 log std + B erf(sqrt(pi) a / (2 B)),    B = 6: a factor of 20 in std to either side.
 
     E l is exact for Gaussian a, and so is the covariance c of f and l; V l is that of l's best line
-    through a, (E l')^2 V a. For Gaussian (f, l) both objectives are in closed form:
+    through a, (E l')^2 V a, or, if that is less, what bounds allow: so that an output as good as
+    unknown has no noise, or precision, beyond them. For Gaussian (f, l) both objectives are in
+    closed form:
 
         VI     -1/2 [log 2 pi + E l + exp(-E l + V l / 2) (V f + (E f - c - y)^2)]
         ROPD   log N(y | E f, V f + exp(E l + V l / 2))
@@ -331,7 +199,7 @@ class HeteroscedasticGaussian(AbstractGaussianNoise):
 
     def expected_log_prob(self, f: Output, y: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
         """Return E[log N(y | f, exp(l))], summed over targets."""
-        _check_sizes(self, f, y)
+        check_sizes(self, f, y)
         mean, log_var, cov = self._split(f)
         spread = mean.variances() if self.floor is None else mean.variances() + self.floor**2
         precision = jnp.exp(0.5 * log_var.variances() - log_var.mean)
@@ -354,8 +222,14 @@ class HeteroscedasticGaussian(AbstractGaussianNoise):
         wide = jax.lax.rsqrt(1 + 2 * c**2 * log_var_var)
         at = c * log_var * wide
         slope = jnp.exp(-(at**2)) * wide
-        log_var = _LOG_VAR_BOUND * jax.lax.erf(at)
-        noise = Gaussian(log_var + 2 * self.log_std, slope**2 * log_var_var)
+        middle = jax.lax.erf(at)
+        log_var = _LOG_VAR_BOUND * middle
+        # What lies within bounds has no larger E exp(l) or E exp(-l) than the two ends have with
+        # its mean: a line's would be hundreds of times as large for an output as good as unknown.
+        most = _most_var(middle)
+        own_var = slope**2 * log_var_var
+        slope = slope * jnp.where(own_var > most, jnp.sqrt(most / jnp.maximum(own_var, most)), 1.0)
+        noise = Gaussian(log_var + 2 * self.log_std, jnp.minimum(own_var, most))
         if not isinstance(f, JointGaussian):
             return Gaussian(mean, var), noise, jnp.zeros_like(mean)
         if isinstance(f.cov, DiagonalPlusLowRank):
@@ -371,6 +245,41 @@ class HeteroscedasticGaussian(AbstractGaussianNoise):
         return JointGaussian(mean, own) if joint else Gaussian(mean, var), noise, slope * cov
 
 
+def _most_var(middle: Array) -> Array:
+    """Return the variance of a Gaussian l that has the largest E exp(l) and E exp(-l) there are.
+
+    Of l between -B and B with mean B x: log E exp(-l) is at most that of B and -B themselves,
+    log((1 - x) e^B + (1 + x) e^-B) - log 2, and for a Gaussian V / 2 - B x. The lesser of the two.
+    """
+    size = jnp.abs(middle)
+    # The end that is nearer to the mean has less room.
+    ends = jnp.log(0.5 * (1 + size) + 0.5 * (1 - size) * math.exp(-2 * _LOG_VAR_BOUND))
+    room = ends + _LOG_VAR_BOUND * (1 - size)
+    return 2 * jnp.maximum(room, 1e-6)
+
+
+def released(
+    log_std: Any, before: Any, floor: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return standard deviation and floor of the same noise, as far as it can be.
+
+    Parameters
+    ----------
+    log_std, before
+        Of the noise above its floor, and that floor, if there is one.
+    floor
+        The new one, shape (d,); None for none.
+    """
+    var = np.exp(2 * np.asarray(log_std, np.float64))
+    if before is not None:
+        var = var + np.asarray(before, np.float64) ** 2
+    dtype = np.dtype(log_std.dtype)
+    if floor is None:
+        return np.sqrt(var).astype(dtype), None
+    above = np.maximum(var - floor**2, 1e-6 * var)
+    return np.sqrt(above).astype(dtype), floor.astype(dtype)
+
+
 def _log_std_and_floor(std: Any, floor: Any) -> tuple[Array, Array | None]:
     std = as_float_array(std, "std")
     if std.ndim != 1:
@@ -381,12 +290,3 @@ def _log_std_and_floor(std: Any, floor: Any) -> tuple[Array, Array | None]:
         floor = as_float_array(floor, "floor")
         check_nonnegative(floor, "floor")
     return jnp.asarray(xp.log(xp.asarray(std))), floor
-
-
-def _check_sizes(likelihood: AbstractLikelihood, f: Output, y: Array) -> None:
-    outputs, targets = likelihood.n_outputs, likelihood.n_targets
-    if f.shape[-1] != outputs or y.shape[-1] != targets:
-        raise ValueError(
-            f"the likelihood has {targets} targets and needs {outputs} outputs of the network, but "
-            f"the network gives {f.shape[-1]} and the targets are {y.shape[-1]}."
-        )

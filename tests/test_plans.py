@@ -223,7 +223,7 @@ def test_classifiers_from_a_file(tmp_path, kind, stacked):
         model = StackedClassifier(default_class_networks(**options), random_state=0)
     model.fit(x, labels)
     if stacked:
-        model.weights_ = {"network": 0.5, "linear": 0.3, "constant": 0.2}
+        model.weights_ = dict(zip(model.weights_, (0.4, 0.2, 0.3, 0.1), strict=True))
     else:
         model.trust_ = 0.75
     model.save(tmp_path / "m")

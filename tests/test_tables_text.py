@@ -58,7 +58,7 @@ def read(*args, **options):
 def test_numbers_are_read_and_how_is_said(tmp_path, cells, values, note):
     got, found = read(tmp_path, cells)
     assert got == values
-    notes = [text for text in found.notes if "'z'" not in text]
+    notes = [text for text in found.notes if "'z'" not in text and "'y'" not in text]
     assert (note in "\n".join(notes)) if note else not notes
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import io
 import os
 import pathlib
@@ -23,8 +22,11 @@ from varprop.cli.explain import explain
 from varprop.cli.fit import fit
 from varprop.cli.predict import predict
 from varprop.cli.report import report
-from varprop.cli.shared import EPILOG, ExitCode
+from varprop.cli.shared import EPILOG
 from varprop.compilation import cache_variables
+
+# A bar of progress hides it, and back at its line it must show.
+SHOW_CURSOR = "\r\x1b[K\x1b[?25h"
 
 app = typer.Typer(
     name="varprop",
@@ -50,17 +52,6 @@ for _command in (fit, predict, evaluate, explain, demo, bench, report):
 app.add_typer(data.app, name="data")
 
 
-def _keep_interrupts(unraisable: Any) -> None:
-    """Repeat an interrupt that came inside a callback, whose exceptions Python throws away.
-
-    JAX calls back at every garbage collection, so this is not rare.
-    """
-    if issubclass(unraisable.exc_type, KeyboardInterrupt):
-        threading.Timer(0.05, _thread.interrupt_main).start()
-    else:
-        sys.__unraisablehook__(unraisable)
-
-
 def _keep_compiled() -> None:
     """Let JAX keep compiled programs from run to run, where there is a place to keep them.
 
@@ -74,27 +65,36 @@ def _keep_compiled() -> None:
             os.environ.setdefault(name, value)
 
 
+def _ended_by_the_thread(number: int, frame: Any) -> None:
+    """Leave a signal to the thread of `_end_by_signals`."""
+
+
 def _end_by_signals() -> None:
     """Take temporary files away when a signal ends the process, even while JAX compiles.
 
-    A thread waits for them: Python's own handlers wait until the main thread is back in Python.
+    A thread waits for them: Python's own handlers wait until the main thread is back in Python, and
+    a KeyboardInterrupt raised inside of JAX has crashed it. A command that has something left to do
+    when it is interrupted takes SIGINT back, see `shared.interrupts_raise`.
     """
-    kinds = [kind for name in ("SIGTERM", "SIGHUP") if (kind := getattr(signal, name, None))]
-    kinds = [kind for kind in kinds if signal.getsignal(kind) == signal.SIG_DFL]  # not nohup's
+    kinds = [kind for name in ("SIGINT", "SIGTERM", "SIGHUP") if (kind := getattr(signal, name, 0))]
+    default = (signal.SIG_DFL, signal.default_int_handler)
+    kinds = [kind for kind in kinds if signal.getsignal(kind) in default]  # not nohup's
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
 
     def wait() -> None:
         while number := os.read(reader, 1):
-            if number[0] in kinds:
+            if signal.getsignal(number[0]) is _ended_by_the_thread:
                 clean_up(ending=True)
                 name = signal.Signals(number[0]).name
-                os.write(2, f"varprop: ended by {name}.\n".encode())
+                why = "interrupted" if name == "SIGINT" else f"ended by {name}"
+                cursor = SHOW_CURSOR if os.isatty(2) else ""
+                os.write(2, f"{cursor}varprop: {why}.\n".encode())
                 os._exit(128 + number[0])
 
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     for kind in kinds:
-        signal.signal(kind, lambda number, frame: None)
+        signal.signal(kind, _ended_by_the_thread)
     threading.Thread(target=wait, daemon=True, name="signals").start()
 
 
@@ -106,18 +106,4 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # what a terminal cannot show is escaped
             stream.reconfigure(errors="backslashreplace")
-    sys.unraisablehook = _keep_interrupts
-    interrupted = int(ExitCode.INTERRUPTED)
-    try:
-        app()
-    except KeyboardInterrupt:  # outside any command, while modules are being imported
-        code = interrupted
-    except SystemExit as error:
-        if error.code != interrupted:
-            raise
-        code = interrupted
-    clean_up(ending=True)
-    # Interrupted in the middle of a compilation, JAX may crash when Python takes itself apart.
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+    app()

@@ -19,6 +19,7 @@ from varprop.cli.shared import (
     SeedOption,
     UserError,
     command,
+    interrupts_raise,
     print_json,
     say,
 )
@@ -98,6 +99,7 @@ def bench(
         _notice(sentence)
     if not layout.cells:
         raise UserError("there is nothing to run: none of these sets is present and fits a method.")
+    interrupts_raise()
     try:
         with (
             contextlib.closing(Store(store)) as results,

@@ -10,6 +10,7 @@ import glob
 import json
 import os
 import pathlib
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, NoReturn
@@ -71,6 +72,16 @@ class UserError(InputError):
     def __init__(self, sentence: str, code: ExitCode = ExitCode.BAD_INPUT):
         super().__init__(sentence)
         self.code = code
+
+
+def interrupts_raise() -> None:
+    """Let Ctrl-C raise KeyboardInterrupt from here on.
+
+    For a command whose own process runs no JAX and that has something to tidy up. All others end at
+    once, since nothing of theirs is worth keeping: files are written whole or not at all.
+    """
+    if own_process and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def wrong_usage(sentence: str) -> UserError:

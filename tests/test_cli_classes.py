@@ -290,7 +290,7 @@ def test_bad_input_is_one_sentence(place):
         said = sentence("predict", model, place / "trees.csv", *option, code=2)
         assert "the model predicts classes" in said
     said = sentence("explain", model, place / "trees.csv", "--budget", code=3)
-    assert said == "budgets need Gaussian predictions, but the model predicts classes."
+    assert said == "budgets need predictions of numbers, but the model predicts classes."
     table.write_text(trees(30, names=("ash",)))
     said = sentence("fit", table, "-t", "tree", "--drop", "id", code=3)
     assert said == "target 'tree' is 'ash' in all rows: there is nothing to learn."

@@ -134,3 +134,32 @@ def test_the_constant_is_the_log_normal_of_all_targets(x64):
 def test_what_has_no_logarithm_is_named():
     with pytest.raises(TargetError, match=r"^the target is -2 in row 1: a logarithm needs"):
         logarithms(np.array([[1.0], [-2.0]]), (True,))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_transform_is_worth_trying_by_scipys_likelihood(weighted):
+    """SciPy's own log-likelihood of the power says what a transform is worth to a constant."""
+    rng = np.random.default_rng(0)
+    for skew in (0.0, 0.2, 0.3, 0.4, 0.6, 1.0):
+        y = (
+            np.sinh(skew * rng.normal(size=400) + skew) / max(skew, 1e-9)
+            if skew
+            else rng.normal(size=400)
+        )
+        times = rng.integers(1, 4, 400) if weighted else np.ones(400, int)
+        whole = np.repeat(y, times)
+        y = (y - whole.mean()) / whole.std()
+        whole = np.repeat(y, times)
+        worth = max(stats.yeojohnson_llf(power, whole) for power in np.linspace(0, 2, 21))
+        worth = (worth - stats.yeojohnson_llf(1.0, whole)) / len(whole)
+        assert not 0.017 < worth < 0.023, "too near the edge to tell"
+        weight = times.astype(float) if weighted else None
+        assert YeoJohnsonLikelihood.worth_trying(y[:, None], weight) == (worth > 0.02), worth
+        mirrored = np.column_stack([rng.normal(size=400), -y])
+        assert YeoJohnsonLikelihood.worth_trying(mirrored, None if weight is None else weight) == (
+            worth > 0.02
+        )
+
+
+def test_other_likelihoods_are_always_tried():
+    assert LogNormal.worth_trying(np.ones((3, 1)), None)

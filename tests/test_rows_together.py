@@ -19,10 +19,13 @@ from tiny import quick_jit
 from varprop import Gaussian, JointGaussian, nn
 from varprop.data.statistics import Scaling
 from varprop.nn.sources import covariance_between_rows, layer_names, variance_budget
+from varprop.predictive.blend import mixture as blended
 from varprop.predictive.budget import DISAGREE, MODEL, NOISE, UNTOLD
 from varprop.predictive.distribution import Predictive
 from varprop.predictive.kernels import BLOCK, AbstractRowKernel, Shares
 from varprop.predictive.simple import LinearModel, in_units
+from varprop.predictive.warped import Warped
+from varprop.predictive.warps import Log, YeoJohnson
 from varprop.training.result import propagate
 
 RNG = np.random.default_rng(0)
@@ -145,6 +148,78 @@ def test_combinations_are_those_of_each_member(mixture):
     np.testing.assert_allclose(p.average().var, want[:1] / N**2, rtol=1e-10)
     np.testing.assert_allclose(p.average().mean, p.mean.mean(axis=0)[None], rtol=1e-10)
     assert found.var[3].tolist() == [0.0, 0.0]
+
+
+# ---- behind a transform --------------------------------------------------------------------------
+
+
+def of_two(function, mean, cov, n=120):
+    """Covariance of functions of two Gaussian variables, on a grid of quadrature."""
+    z, w = np.polynomial.hermite_e.hermegauss(n)
+    w = w / w.sum()
+    root = np.linalg.cholesky(cov)
+    a = function(mean[0] + root[0, 0] * z)[:, None]
+    b = function(mean[1] + root[1, 0] * z[:, None] + root[1, 1] * z)
+    return np.einsum("i,j,ij", w, w, a * b) - (w @ a[:, 0]) * np.einsum("i,j,ij", w, w, b)
+
+
+def test_rows_of_a_log_normal_are_known_exactly():
+    n, scale, shift = N, np.array([0.4, 0.7]), np.array([1.0, -0.5])
+    latent, model, noise = member(n, 2, 7, noise="rows")
+    found = Warped(latent, Log(scale, shift)).rows_cov()
+    model = model * scale[:, None, None] ** 2
+    spread = np.einsum("dii->di", model) + noise.T * scale[:, None] ** 2
+    mean = np.exp(shift[:, None] + scale[:, None] * latent.member_mean[0].T + spread / 2)
+    cov = mean[:, :, None] * mean[:, None] * np.expm1(model)
+    at = np.arange(n)
+    cov[:, at, at] = mean**2 * np.expm1(spread)
+    np.testing.assert_allclose(np.moveaxis(found, -1, 0), cov, rtol=1e-9)
+    assert np.linalg.eigvalsh(np.moveaxis(found, -1, 0)).min() > 0
+
+
+@pytest.mark.parametrize("power", [0.0, 0.4, 1.0, 1.7])
+def test_rows_behind_yeo_johnson_by_quadrature(power):
+    latent, model, noise = member(6, 1, 8)
+    warp = YeoJohnson(power, 2.0, 3.0)
+    p = Warped(latent, warp)
+    found = p.second_order().rows_cov()[..., 0]
+    mean = latent.member_mean[0, :, 0]
+    total = model[0] + np.diag(noise[:, 0])
+    for i in range(6):
+        for j in range(i):
+            pair = np.ix_([i, j], [i, j])
+            want = of_two(lambda z: warp.inverse(z[..., None])[..., 0], mean[[i, j]], total[pair])
+            std = np.sqrt(found[i, i] * found[j, j])
+            assert found[i, j] == pytest.approx(want, abs=1e-4 * std)
+    np.testing.assert_allclose(np.diag(found), p.var[:, 0], rtol=1e-12)
+    if power == 1.0:  # no transform at all
+        np.testing.assert_allclose(found, 9.0 * total, rtol=1e-10)
+    by = np.array([1.0, -2.0, 0.0, 0.5, 1.0, 0.0])
+    one = p.combine(by)
+    np.testing.assert_allclose(one.var[0, 0], by @ found @ by, rtol=1e-10)
+    np.testing.assert_allclose(one.mean[0, 0], by @ p.mean[:, 0], rtol=1e-12)
+    np.testing.assert_allclose(p[1:4].rows_cov()[..., 0], found[1:4, 1:4], rtol=1e-10)
+
+
+def test_blends_of_kinds_are_the_law_of_total_covariance():
+    (plain, cov, noise), (latent, _, _) = member(5, 1, 3), member(5, 1, 4)
+    warped = Warped(latent, YeoJohnson(0.3, 1.0, 2.0))
+    blend = blended([plain, warped], [0.25, 0.75])
+    first = cov[0] + np.diag(noise[:, 0])
+    second = warped.rows_cov()[..., 0]
+    apart = plain.mean[:, 0] - warped.mean[:, 0]
+    want = 0.25 * first + 0.75 * second + 0.25 * 0.75 * np.outer(apart, apart)
+    np.testing.assert_allclose(blend.rows_cov()[..., 0], want, rtol=1e-10)
+    np.testing.assert_allclose(blend.total().var[0, 0], want.sum(), rtol=1e-10)
+    np.testing.assert_allclose(blend.average().std[0, 0], np.sqrt(want.sum()) / 5, rtol=1e-10)
+    np.testing.assert_allclose(blend.output_cov[:, 0, 0], blend.var[:, 0], rtol=1e-10)
+    budget = blend.budget(["age"])
+    np.testing.assert_allclose(budget.variance.sum(axis=1), blend.var, rtol=1e-10)
+    # Rows 0 and 3 have all of their model's variance from the input, whichever the part.
+    from_age = budget.variance[:, budget.names.index("error of age"), 0]
+    assert (from_age[[0, 3]] > 0).all()
+    assert (from_age[[1, 2, 4]] == 0).all()
+    assert not blended([plain, warped.unsplit()]).second_order().identified
 
 
 def test_weights_that_are_the_same_in_all_rows_are_one_mixture():

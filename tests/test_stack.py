@@ -10,6 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from varprop import FAWNRegressor, FitWarning, StackedRegressor, default_networks, metrics
 from varprop.data.source import Data
 from varprop.files.container import ModelFileError
+from varprop.files.plan import load_plan
 from varprop.predictive import Predictive
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
@@ -192,6 +193,58 @@ def y_scale(model):
 def test_wrong_estimators_are_named(data, estimators, problem):
     with pytest.raises(ValueError, match=problem):
         StackedRegressor(estimators).fit(*data)
+
+
+@pytest.fixture(scope="module")
+def skewed(data):
+    X, _ = data
+    y = 1e3 * np.exp(X[:, 0] + 0.2 * np.random.default_rng(1).normal(size=60))
+    model = quick().fit(X, y)
+    # So short a training would leave one of them without a say.
+    model.weights_ = dict(zip(model.weights_, (0.3, 0.2, 0.4, 0.06, 0.04), strict=True))
+    return model
+
+
+def test_targets_are_transformed_where_it_helps(skewed, fitted, data):
+    """The logarithm of the density is compared with that of SciPy's own transform."""
+    X, y = data
+    assert list(skewed.weights_) == ["ropd", "vi", "skewed", "linear", "constant"]
+    assert "skewed" not in fitted.weights_
+    assert "skewed" not in quick(likelihood="student-t").fit(X, np.exp(y)).weights_
+    parts = [skewed.predict_dist(X, model=name) for name in skewed.weights_]
+    at = np.linspace(50.0, 4e3, 60)
+    share = np.array(list(skewed.weights_.values()))
+    want = np.log(share @ np.exp([part.logpdf(at) for part in parts]))
+    np.testing.assert_allclose(skewed.predict_dist(X).logpdf(at), want, rtol=1e-9)
+
+
+def test_all_that_a_stack_can_do_it_can_behind_a_transform(skewed, data, tmp_path):
+    X, _ = data
+    found = skewed.predict_dist(X)
+    parts = [skewed.predict_dist(X, model=name) for name in skewed.weights_]
+    share = np.array(list(skewed.weights_.values()))
+    mean, cov = skewed.predict(X, return_cov=True)
+    np.testing.assert_allclose(mean, share @ [part.mean for part in parts], rtol=1e-9)
+    np.testing.assert_allclose(np.diag(cov), found.var, rtol=1e-9)
+    total = found.total()
+    np.testing.assert_allclose([total.mean[0], total.var[0]], [mean.sum(), cov.sum()], rtol=1e-9)
+    assert cov.sum() > 1.5 * np.trace(cov)  # rows have their weights in common
+    budget = skewed.uncertainty_budget(X, np.array([0.1, 0.0]))
+    uncertain = skewed.predict_dist(X, np.array([0.1, 0.0]))
+    np.testing.assert_allclose(budget.variance.sum(axis=1), uncertain.var, rtol=1e-8)
+    skewed.save(tmp_path / "model")
+    plan = load_plan(tmp_path / "model")[0].predict_dist(X)
+    for alpha in (0.05, 0.5, 0.99):
+        np.testing.assert_allclose(plan.quantile(alpha), found.quantile(alpha), rtol=2e-4)
+    np.testing.assert_allclose(plan.std, found.std, rtol=1e-4)
+    with pytest.raises(ValueError, match="A plan predicts row by row"):
+        plan.total()
+    onnxruntime = pytest.importorskip("onnxruntime")
+    skewed.to_onnx(tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    mean, std = session.run(None, {"X": X})
+    np.testing.assert_allclose(mean[:, 0], found.mean, rtol=1e-5)
+    np.testing.assert_allclose(std[:, 0], found.std, rtol=1e-4)
 
 
 def test_an_unknown_part_is_named(fitted, data):

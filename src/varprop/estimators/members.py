@@ -112,10 +112,17 @@ class Task:
         rows = self._some_targets
         return self.likelihood.constant_numbers(rows.y, rows.weight)
 
+    @property
+    def _some_standardized(self) -> np.ndarray:
+        return standardized(self._some_targets.y, self.scaling.y_shift, self.scaling.y_scale)
+
+    def worth_trying(self) -> bool:
+        """Return whether targets look as if the likelihood could suit them."""
+        return self.likelihood.worth_trying(self._some_standardized, self._some_targets.weight)
+
     def start(self, recipe: Recipe, key: PRNGKeyArray) -> Model:
         """Return a new model."""
-        n, y = len(self.data.features), self._some_targets.y
-        y = standardized(y, self.scaling.y_shift, self.scaling.y_scale)
+        n, y = len(self.data.features), self._some_standardized
         return self.floored(make_model(self.options, n, self.n_targets, key, y=y), recipe)
 
     def floored(self, model: Model, recipe: Recipe) -> Model:

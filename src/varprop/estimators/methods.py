@@ -15,8 +15,7 @@ from varprop.learning.likelihoods import AbstractLikelihood, GaussianLikelihood
 from varprop.learning.likelihoods.given import logarithms
 from varprop.predictive import metrics
 from varprop.predictive.budget import Budget
-from varprop.predictive.contract import AbstractNumeric
-from varprop.predictive.distribution import Predictive
+from varprop.predictive.contract import AbstractContinuous, AbstractNumeric
 
 
 class Interval(NamedTuple):
@@ -30,12 +29,12 @@ class Interval(NamedTuple):
         return brief(self)
 
 
-def _gaussian(dist: AbstractNumeric) -> Predictive:
-    """Return what is a mixture of Gaussians, which alone knows of covariances."""
-    if not isinstance(dist, Predictive):
+def _continuous(dist: AbstractNumeric) -> AbstractContinuous:
+    """Return what is of real numbers, which alone know of covariances."""
+    if not isinstance(dist, AbstractContinuous):
         raise TypeError(
-            "Covariances and budgets are those of Gaussian predictions, but this one is a "
-            f"{type(dist).__name__}: draw from it by `sample_y`, or choose a Gaussian likelihood."
+            "Covariances and budgets are those of predictions of real numbers, but this one is a "
+            f"{type(dist).__name__}: draw from it by `sample_y`."
         )
     return dist
 
@@ -98,8 +97,8 @@ class PredictiveMethods:
         if return_std:
             return dist.mean, dist.std
         if return_output_cov:
-            return dist.mean, _gaussian(dist).output_cov
-        return (dist.mean, _gaussian(dist).rows_cov()) if return_cov else dist.mean
+            return dist.mean, _continuous(dist).output_cov
+        return (dist.mean, _continuous(dist).rows_cov()) if return_cov else dist.mean
 
     def uncertainty_budget(self, X: Any, X_std: Any = None, *, X_cov: Any = None) -> Budget:
         """Return where the variance of every prediction comes from.
@@ -117,7 +116,7 @@ class PredictiveMethods:
             weights from noise, as ROPD, the two are one part.
         """
         names = getattr(self, "feature_names_in_", None)
-        return _gaussian(self.predict_dist(X, X_std, X_cov=X_cov)).budget(names)
+        return _continuous(self.predict_dist(X, X_std, X_cov=X_cov)).budget(names)
 
     @property
     def predict_proba(self) -> Any:

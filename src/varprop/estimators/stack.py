@@ -17,21 +17,27 @@ from varprop.predictive.contract import AbstractNumeric
 def default_networks(**options: Any) -> list[tuple[str, FAWNRegressor]]:
     """Return the networks of the default stack, with some options of theirs changed.
 
-    One is trained by ROPD, with noise of one size. The other is trained by variational inference,
-    with noise that depends on the input and a prior for each input. A `likelihood` other than
-    "gaussian" is that of both.
+    "ropd" is trained by ROPD, with noise of one size; "vi" by variational inference, with noise
+    that depends on the input and a prior for each input; "skewed" as that, but with noise of one
+    size behind a learned transform of the target, and only where targets are skewed: a stack leaves
+    it out if no transform makes them more Gaussian. A `likelihood` other than "gaussian" is that of
+    the first two, and there is no third, nor with the covariance of outputs.
 
     Examples
     --------
     >>> [name for name, _ in default_networks(hidden_layer_sizes=(20,))]
-    ['ropd', 'vi']
+    ['ropd', 'vi', 'skewed']
     """
+    plain = options.get("likelihood", "gaussian") == "gaussian"
     other = {"objective": "vi"}
-    if options.get("likelihood", "gaussian") == "gaussian":
-        other["likelihood"] = "heteroscedastic"
     if options.get("weights", "gaussian") == "gaussian":
         other["prior"] = "ard"
-    return [("ropd", FAWNRegressor(**options)), ("vi", FAWNRegressor(**{**options, **other}))]
+    second = {**other, "likelihood": "heteroscedastic"} if plain else other
+    networks = [("ropd", FAWNRegressor(**options)), ("vi", FAWNRegressor(**{**options, **second}))]
+    if plain and not options.get("output_covariance"):
+        third = {**options, **other, "likelihood": "yeo-johnson"}
+        networks.append(("skewed", FAWNRegressor(**third)))
+    return networks
 
 
 class StackedRegressor(AbstractStack, AbstractRegressor):

@@ -121,6 +121,8 @@ class AbstractStack(AbstractEstimator):
             looked = Statistics.of(own) if kind.logged else statistics
             scaling = looked.scaling.of_columns(kind.column_scaling)
             task = Task(options, own, looked, scaling, aside.as_trained(kind))
+            if not task.worth_trying():
+                continue
             try:
                 told = network._train(task) or told
             except TrainingError as error:

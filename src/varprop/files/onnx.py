@@ -17,6 +17,7 @@ from onnx import ModelProto, TensorProto, checker, helper, numpy_helper
 from varprop.atomic import replacing
 from varprop.estimators.base import AbstractEstimator
 from varprop.files.planning import plan_of
+from varprop.plans.ends import target_moments
 from varprop.plans.plan import Networks, Plan
 from varprop.predictive.simple import LinearModel, constant_var
 
@@ -117,7 +118,7 @@ def _gaussians(plan: Plan, x: Any) -> list[tuple[float, Any, Any, Any]]:
                         noise = each.noise if each.noise.ndim == 1 else each.noise[:, None]
                         cov = cov + noise * np.eye(plan.n_outputs_)
                     share = weight * network.share * each.weight
-                    found.append((share, each.mean, each.var + each.noise, cov))
+                    found.append((share, *target_moments(each), cov))
         elif isinstance(part, LinearModel):
             mean, apart = x @ part.coef.T + part.intercept, x - part.center
             var: Any = part.noise_var

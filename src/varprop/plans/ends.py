@@ -1,8 +1,8 @@
 """What becomes of a network's outputs: one small rule for each likelihood, by name.
 
 A rule takes the outputs and the likelihood's numbers, and gives the Gaussians that the predictive
-distribution mixes, or the probabilities of classes. One more likelihood is one more entry of `ENDS`
-or of `CLASS_ENDS`.
+distribution mixes, perhaps behind a transform, or the probabilities of classes. One more likelihood
+is one more entry of `ENDS` or of `CLASS_ENDS`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from varprop.moments.constants import hermite_nodes
 from varprop.plans.class_ends import (
     Numbers,
     Probabilities,
@@ -31,6 +32,9 @@ _LOG_VAR_BOUND = 6.0
 # Of Student's t as a mixture of Gaussians; as `StudentT` has it.
 _LEAST_NU, _MOST_NU, _N_NODES, _STEP, _FIRST = 2.0, 200.0, 20, 1.8, 2.0
 
+# Of the odds of a power, as `YeoJohnsonLikelihood` has it.
+_MOST_ODDS = 15.0
+
 
 class Component(NamedTuple):
     """One Gaussian of the targets, in standardized units.
@@ -45,6 +49,8 @@ class Component(NamedTuple):
         Their covariance, (rows, d, d), where it is modeled.
     noise
         Variance of the noise, (d,) or (rows, d).
+    power
+        Of the transform of Yeo and Johnson behind which the targets are Gaussian, (d,), if any.
     """
 
     weight: float
@@ -52,6 +58,7 @@ class Component(NamedTuple):
     var: Any
     cov: Any
     noise: Any
+    power: np.ndarray | None = None
 
 
 class End(NamedTuple):
@@ -124,6 +131,40 @@ def _heteroscedastic(out: Outputs, numbers: Numbers) -> list[Component]:
     return [Component(1.0, mean, out.var[:, :d], cov, noise)]
 
 
+def _transformed_numbers(fields: Mapping[str, Any], d: int) -> tuple[Numbers, int]:
+    """Take the noise of the Gaussian behind the transform, and the power."""
+    odds = np.asarray(fields["odds"], np.float64)
+    kind, inner = fields["noise"]
+    if kind != "GaussianLikelihood" or odds.shape != (d,):
+        raise ValueError("these are no numbers of a transform")
+    numbers, n_outputs = _gaussian_numbers(inner, d)
+    odds = np.clip(odds, -_MOST_ODDS, _MOST_ODDS)
+    return {**numbers, "power": 1 + np.tanh(0.5 * odds)}, n_outputs
+
+
+def _transformed(out: Outputs, numbers: Numbers) -> list[Component]:
+    return [Component(1.0, *out, numbers["noise_var"], numbers["power"])]
+
+
+def target_moments(part: Component) -> tuple[Any, Any]:
+    """Return mean and variance, with noise, of the targets of a component, in standardized units.
+
+    Behind a transform by the Gauss-Hermite rule that `warps.hermite_moments` has.
+    """
+    var = part.var + part.noise
+    if part.power is None:
+        return part.mean, var
+    nodes, weights = hermite_nodes(64)
+    z = part.mean[..., None] + np.sqrt(var)[..., None] * nodes
+    size, power = np.absolute(z), part.power[:, None]
+    x = np.where(z < 0, 2.0 - power, power) * size
+    none = x < 1e-150
+    ratio = np.where(none, 1.0, np.log1p(x) / np.where(none, 1.0, x))
+    values = np.sign(z) * np.expm1(size * ratio)
+    mean = values @ weights
+    return mean, np.square(values - mean[..., None]) @ weights
+
+
 def _in_shape(fields: Mapping[str, Any], d: int, needed: str) -> dict[str, np.ndarray]:
     """Return the numbers of a likelihood: an entry per target, of a floor perhaps one for all."""
     found = {k: np.asarray(v, np.float64) for k, v in fields.items() if v is not None}
@@ -140,6 +181,7 @@ ENDS: dict[str, End] = {
     "GaussianLikelihood": End(_gaussian_numbers, _gaussian),
     "HeteroscedasticGaussian": End(_heteroscedastic_numbers, _heteroscedastic),
     "StudentT": End(_student_numbers, _student),
+    "YeoJohnsonLikelihood": End(_transformed_numbers, _transformed),
 }
 #: The same, where the target is a class.
 CLASS_ENDS: dict[str, End] = {

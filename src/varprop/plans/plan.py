@@ -13,10 +13,13 @@ from varprop.data.statistics import Scaling
 from varprop.plans.ends import CLASS_ENDS, ENDS, Component, Probabilities
 from varprop.plans.propagation import propagated
 from varprop.plans.steps import Activation, Dense, Network
+from varprop.predictive.blend import mixture
 from varprop.predictive.categories import Categories
-from varprop.predictive.distribution import Predictive
+from varprop.predictive.contract import AbstractPredictive
 from varprop.predictive.kernels import UnknownKernel
 from varprop.predictive.simple import LinearModel, constant_gaussian, in_units
+from varprop.predictive.warped import Warped
+from varprop.predictive.warps import YeoJohnson
 
 # Numbers of a layer at once: few enough to stay in the processor's cache, many enough that NumPy's
 # calls do not count.
@@ -122,7 +125,7 @@ class Plan:
 
     def predict_dist(
         self, X: np.ndarray, X_std: np.ndarray | None = None, *, model: str | None = None
-    ) -> Predictive | Categories:
+    ) -> AbstractPredictive:
         """Return the predictive distribution of rows.
 
         Parameters
@@ -143,7 +146,7 @@ class Plan:
         weights = {name: weight for name, weight in self.weights_.items() if weight > 0}
         weights = weights if model is None else {model: 1.0}
         found = [self._predict(self.parts[name], X, x_var) for name in weights]
-        return _mixed(found, list(weights.values()))
+        return mixture(found, list(weights.values()))
 
     def _predict(
         self, part: Networks | LinearModel | None, X: np.ndarray, x_var: np.ndarray | None
@@ -162,7 +165,7 @@ class Plan:
             for each in self._in_blocks(network, scaled, scaled_var):
                 found.append(self._in_units(each, X))
                 shares.append(network.share * each.weight)
-        mixed = _mixed(found, shares)
+        mixed = mixture(found, shares)
         return mixed if part.identified else mixed.unsplit()
 
     def _in_units(self, part: Component | Probabilities, X: np.ndarray) -> Any:
@@ -174,9 +177,14 @@ class Plan:
                 classes=self.classes_,
                 ordered=self._ordered,
             )
-        spread = part.var if part.cov is None else part.cov
-        found = in_units(part.mean, spread, part.noise, self.scaling_, squeeze=self.squeeze)
-        return dataclasses.replace(found, between=(UnknownKernel(X, None, None, _BY_ROW),))
+        spread, scaling = part.var if part.cov is None else part.cov, self.scaling_
+        if part.power is not None:
+            scaling = Scaling.identity(0, self.n_outputs_)
+        found = in_units(part.mean, spread, part.noise, scaling, squeeze=self.squeeze)
+        found = dataclasses.replace(found, between=(UnknownKernel(X, None, None, _BY_ROW),))
+        if part.power is None:
+            return found
+        return Warped(found, YeoJohnson(part.power, self.scaling_.y_shift, self.scaling_.y_scale))
 
     def _in_blocks(
         self, network: Network, x: np.ndarray, x_var: np.ndarray | None
@@ -200,11 +208,6 @@ class Plan:
         out = propagated(network.steps, network.propagation, x, x_var)
         ends = CLASS_ENDS if len(self.classes_) else ENDS
         return ends[network.likelihood].parts(out, network.numbers)
-
-
-def _mixed(found: Sequence[Any], weights: Sequence[float]) -> Any:
-    """Return the mixture of predictions of one kind."""
-    return found[0] if len(found) == 1 else type(found[0]).mixture(found, weights)
 
 
 def _joined(blocks: tuple[Any, ...]) -> Any:

@@ -155,6 +155,12 @@ class Blend(AbstractComposed, AbstractContinuous):
         outputs = list(outputs) if isinstance(outputs, Iterable) else outputs
         return replace(self, parts=tuple(part.marginal(outputs) for part in self.parts))
 
+    def second_order(self) -> Predictive:
+        """Return the mixture of Gaussians with the same members' means and covariances of rows."""
+        weights = self.weights[:, 0] if self.weights.shape[1] == 1 else self.weights
+        found = Predictive.mixture([part.second_order() for part in self.parts], weights)
+        return found if self.identified else found.unsplit()
+
     def _moments(self) -> Moments:
         def columns(values: Array) -> Array:
             return values.reshape(self.n_rows, self.n_outputs)

@@ -23,6 +23,10 @@ C = TypeVar("C", bound="Combinations")
 class Combinations(Outputs):
     """What `varprop.predictive.Predictive` says of several rows together."""
 
+    def second_order(self: C) -> C:
+        """Return the prediction itself."""
+        return self
+
     def sample(self, n_samples: int = 1, random_state: RandomState = None) -> Array:
         """Draw independent rows: model and noise, correlated across outputs as the model says.
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
 from varprop.predictive import mixtures
 from varprop.predictive.checks import RandomState, check_share
 from varprop.predictive.mixtures import Array, ArrayLike
+
+if TYPE_CHECKING:
+    from varprop.predictive.budget import Budget
 
 P = TypeVar("P", bound="AbstractPredictive")
 N = TypeVar("N", bound="AbstractNumeric")
@@ -235,7 +238,40 @@ class AbstractNumeric(AbstractPredictive):
 
 
 class AbstractContinuous(AbstractNumeric):
-    """Predictive distributions of real numbers: those that can be mixed with one another."""
+    """Predictive distributions of real numbers: those that can be mixed with one another.
+
+    What is said of several rows together, and of sources of variance, follows from means and
+    covariances alone: a sum of many rows is nearly Gaussian, whatever each of them is.
+    """
+
+    @abstractmethod
+    def second_order(self) -> Any:
+        """Return the `Predictive` with the same members' means and covariances of rows."""
+
+    def combine(self, weights: ArrayLike) -> AbstractContinuous:
+        """Return the distribution of linear combinations of rows; see `Predictive.combine`."""
+        return self.second_order().combine(weights)
+
+    def total(self) -> AbstractContinuous:
+        """Return the distribution of the sum over all rows, as one of one row."""
+        return self.second_order().total()
+
+    def average(self) -> AbstractContinuous:
+        """Return the distribution of the mean over all rows, as one of one row."""
+        return self.second_order().average()
+
+    def rows_cov(self) -> Array:
+        """Return the covariance between rows, with the noise on its diagonal."""
+        return self.second_order().rows_cov()
+
+    @property
+    def output_cov(self) -> Array:
+        """Total covariance of the outputs, always of shape ``(n, d, d)``."""
+        return self.second_order().output_cov
+
+    def budget(self, feature_names: Sequence[str] | None = None) -> Budget:
+        """Return where the variance of every row comes from; see `Predictive.budget`."""
+        return self.second_order().budget(feature_names)
 
     @abstractmethod
     def survival(self, y: ArrayLike) -> Array:

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import stats
 
 from varprop.predictive import metrics
+from varprop.predictive.blend import Blend
 from varprop.predictive.bounds import Bounded
 from varprop.predictive.categories import Categories
 from varprop.predictive.class_diagnostics import class_scores
@@ -64,7 +65,8 @@ def simple_models(prediction: AbstractPredictive) -> dict[str, str]:
     if isinstance(prediction, Categories):
         return {"linear": LINEAR, "constant": FREQUENCIES}
     inner = prediction.prediction if isinstance(prediction, Bounded) else prediction
-    simple = isinstance(inner, Predictive)
+    parts = inner.parts if isinstance(inner, Blend) else (inner,)
+    simple = isinstance(parts[0], Predictive)
     return {"linear": LINEAR, "constant": CONSTANT if simple else CONSTANT_MODEL}
 
 

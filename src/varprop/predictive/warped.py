@@ -13,8 +13,9 @@ from varprop.predictive.checks import RandomState, mixture_weights
 from varprop.predictive.composed import AbstractComposed, total_moments
 from varprop.predictive.contract import AbstractContinuous
 from varprop.predictive.distribution import Predictive
+from varprop.predictive.kernels import AbstractRowKernel, Indices, Shares
 from varprop.predictive.mixtures import Array, ArrayLike
-from varprop.predictive.warps import AbstractWarp, Moments
+from varprop.predictive.warps import AbstractWarp, Moments, hermite_coefficients
 
 # The cdf of a skewed target needs more panels on the target's scale than on the latent one.
 _KNOTS = np.arange(-9.0, 9.1, 0.5)
@@ -109,13 +110,47 @@ class Warped(AbstractComposed, AbstractContinuous):
         latent = Predictive.mixture([member.latent for member in members], weights)
         return cls(latent, members[0].warp)
 
-    def _moments(self) -> Moments:
+    def _member_moments(self) -> Moments:
+        """Return mean, model and noise variance of every member, shape (K, n, d)."""
         z, unit = self.latent, self.latent.unit
         noise = np.broadcast_to(z.member_noise, z.member_mean.shape)
         parts = zip(z.member_mean, z._member_model_var(), noise, strict=True)
         each = [self.warp.moments(unit * m, unit**2 * v, unit**2 * u) for m, v, u in parts]
         mean, model, noise = (np.stack(part) for part in zip(*each, strict=True))
-        return total_moments(z.weights, (mean, model, noise))
+        return mean, model, noise
+
+    def _moments(self) -> Moments:
+        return total_moments(self.latent.weights, self._member_moments())
+
+    def second_order(self) -> Predictive:
+        """Return the mixture of Gaussians with the same members' means and covariances of rows.
+
+        Examples
+        --------
+        >>> from varprop.predictive import Predictive
+        >>> from varprop.predictive.warps import Log
+        >>> p = Warped(Predictive.gaussian([0.0, 0.0], [0.0, 0.0], 1.0), Log(1.0, 0.0))
+        >>> p.total().mean.round(3).tolist(), p.total().var.round(3).tolist()
+        ([3.297], [9.342])
+        """
+        z, kernels = self.latent, list[AbstractRowKernel | None]()
+        for k, kernel in enumerate(z.between or ()):
+            if kernel is not None:
+                mean, unit = z.unit * z.member_mean[k], np.broadcast_to(z.unit, self.n_outputs)
+                model = unit**2 * z._member_model_var()[k]
+                var = model + unit**2 * z.member_noise[k]
+                with mixtures.quiet():
+                    _, found, _ = hermite_coefficients(self.warp.inverse, mean, var)
+                    share = np.where(var > 0, model / np.where(var > 0, var, 1.0), 0.0)
+                kernel = WarpedKernel(kernel.x, kernel.x_var, None, kernel, found[1:], share)
+            kernels.append(kernel)
+        return Predictive(
+            *self._member_moments(),
+            z.weights,
+            z.squeeze,
+            identified=z.identified,
+            between=None if z.between is None else tuple(kernels),
+        )
 
     def cdf(self, y: ArrayLike, *, left: bool = False) -> Array:
         """Return ``P(Y <= y)``, or ``P(Y < y)`` if `left`, of each output by itself.
@@ -211,3 +246,56 @@ class Warped(AbstractComposed, AbstractContinuous):
         found = mixtures.panel_crps(at, edges, lambda z: self.latent._cdf(z / unit), slope)
         end = np.clip(at, edges[0], edges[-1])
         return found + np.where(end == at, 0.0, np.abs(y - self.warp.inverse(end)))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class WarpedKernel(AbstractRowKernel):
+    """What rows have in common behind a warp: by Mehler's series, positive semidefinite.
+
+    Attributes
+    ----------
+    latent
+        What they have in common on the scale on which they are Gaussian.
+    coefficients
+        Of the inverse warp in Hermite polynomials from the first on, shape (terms, n, d).
+    share
+        The model's of the latent variance, shape (n, d).
+    """
+
+    latent: AbstractRowKernel
+    coefficients: Array
+    share: Array
+
+    def correlate(self, rows: slice, others: slice) -> Array:
+        """Return the correlation of what targets are on the average, given the model."""
+        (own, own_std), (other, other_std) = map(self._terms, (rows, others))
+        rho = self.latent.correlation(rows, others)
+        total = np.zeros_like(rho)
+        for a, b in zip(own[::-1], other[::-1], strict=True):
+            total = rho * (total + a[:, :, None] * b[:, None, :])
+        return total / (own_std[:, :, None] * other_std[:, None, :])
+
+    def _terms(self, rows: slice) -> tuple[Array, Array]:
+        """Return the coefficients that the model part has, (terms, d, a), and its spread."""
+        powers = np.arange(1, len(self.coefficients) + 1)[:, None, None]
+        terms = self.coefficients[:, rows] * self.share[rows] ** (0.5 * powers)
+        terms = np.moveaxis(terms, -1, 1)
+        size = np.sqrt((terms**2).sum(axis=0))
+        return terms, np.where(size > 0, size, 1.0)
+
+    def shares(self) -> Shares:
+        """Return those of the latent scale, which to first order are the same."""
+        return self.latent.chosen_shares()
+
+    def take(self, rows: Indices | slice) -> WarpedKernel:
+        """Return the kernel of some of the rows."""
+        x_var = None if self.x_var is None else self.x_var[rows]
+        return replace(
+            self,
+            x=self.x[rows],
+            x_var=x_var,
+            latent=self.latent.take(rows),
+            coefficients=self.coefficients[:, rows],
+            share=self.share[rows],
+        )

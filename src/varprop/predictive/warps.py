@@ -9,7 +9,6 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeVar, final
 
 import numpy as np
-from scipy.special import exprel
 
 from varprop.predictive.mixtures import Array, ArrayLike, quiet
 
@@ -122,7 +121,10 @@ class YeoJohnson(AbstractWarp):
         with quiet():
             u = (y - self.shift) / self.scale
             log = np.log1p(np.abs(u))
-            return np.copysign(log * exprel(self._side(u) * log), u)
+            x = self._side(u) * log
+            # (exp(x) - 1) / x has no trouble but at 0 itself.
+            ratio = np.where(x == 0, 1.0, np.expm1(x) / np.where(x == 0, 1.0, x))
+            return np.copysign(log * ratio, u)
 
     def inverse(self, z: Array) -> Array:
         """Return y; infinite beyond the range of z, which a power outside [0, 2] has."""
@@ -209,6 +211,41 @@ def _hermite(n: int) -> tuple[Array, Array, Array]:
     return nodes, root, np.stack(rows)
 
 
+def hermite_coefficients(
+    function: Callable[[Array], Array], mean: Array, var: Array, n_nodes: int = 64
+) -> tuple[Array, Array, Array]:
+    """Return a function's coefficients in orthonormal Hermite polynomials of a Gaussian variable.
+
+    Two such variables of correlation r have functions of covariance sum over j > 0 of r^j c_j c'_j.
+
+    Parameters
+    ----------
+    function
+        Of arrays (..., n, d).
+    mean, var
+        Of the variable, shape (n, d).
+    n_nodes
+        Of the Gauss-Hermite rule.
+
+    Returns
+    -------
+    base, coefficients, endless
+        The function at the mean; the coefficients of what it is beyond that, shape (nodes, n, d);
+        and the sum of its values where one of them is infinite, 0 elsewhere.
+
+    Examples
+    --------
+    >>> _, c, _ = hermite_coefficients(np.square, np.zeros((1, 1)), np.ones((1, 1)))
+    >>> (c[:4, 0, 0] ** 2).round(12).tolist()
+    [1.0, 0.0, 2.0, 0.0]
+    """
+    nodes, root, polynomials = _hermite(n_nodes)
+    base = function(mean)
+    away = function(mean + np.sqrt(var) * nodes[:, None, None]) - base
+    coefficients = np.tensordot(polynomials, root[:, None, None] * away, 1)
+    return base, coefficients, np.where(np.isinf(away).any(axis=0), away.sum(axis=0), 0.0)
+
+
 def hermite_moments(
     function: Callable[[Array], Array],
     mean: ArrayLike,
@@ -245,16 +282,13 @@ def hermite_moments(
     """
     mean, model, noise = (np.asarray(part, np.float64) for part in (mean, model, noise))
     mean, model, noise = np.broadcast_arrays(mean, model, noise)
-    nodes, root, polynomials = _hermite(n_nodes)
     out = np.empty((3, *mean.shape))
     powers = np.arange(1, n_nodes)[:, None, None]
     for start in range(0, len(mean), _BLOCK):
         rows = slice(start, start + _BLOCK)
         var = model[rows] + noise[rows]
         with quiet():
-            base = function(mean[rows])
-            away = function(mean[rows] + np.sqrt(var) * nodes[:, None, None]) - base
-            c = np.tensordot(polynomials, root[:, None, None] * away, 1)
+            base, c, endless = hermite_coefficients(function, mean[rows], var, n_nodes)
             share = np.where(var > 0, model[rows] / np.where(var > 0, var, 1.0), 0.0)
             square = c[1:] ** 2
             weight = share**powers
@@ -264,8 +298,7 @@ def hermite_moments(
             with np.errstate(divide="ignore"):
                 rest = -np.expm1(powers * np.log(share))
             out[2, rows] = (rest * square).sum(axis=0)
-            endless = np.isinf(away).any(axis=0)
-            ends = away.sum(axis=0), *(np.where(v[rows] > 0, np.inf, 0.0) for v in (model, noise))
+            ends = endless, *(np.where(v[rows] > 0, np.inf, 0.0) for v in (model, noise))
             for part, end in zip(out, ends, strict=True):
-                part[rows] = np.where(endless, end, part[rows])
+                part[rows] = np.where(endless == 0, part[rows], end)
     return out[0], out[1], out[2]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from varprop.predictive.categories import Categories
+from varprop.predictive.contract import AbstractContinuous
 from varprop.predictive.distribution import Predictive
 from varprop.predictive.importance import feature_importance
 from varprop.tables.budgets import budget_of_rows
@@ -233,6 +234,6 @@ def report_table(
     if write := special.get(pre.outcome.kind):
         write(path, target_name=pre.targets[0], **common)
         return
-    gaussian = isinstance(scored.prediction, Predictive)
-    budget = budget_of_rows(model, scored.rows, str) if gaussian else None
+    real = isinstance(scored.prediction, AbstractContinuous)
+    budget = budget_of_rows(model, scored.rows, str) if real else None
     write_report(path, target_names=list(pre.targets), budget=budget, **common)

@@ -162,17 +162,18 @@ class TableModel:
         return found
 
     def predict_gaussian(self, rows: Encoded, where: Callable[[int], str], what: str) -> Predictive:
-        """Return the prediction of filled rows for what only Gaussians can say: totals, budgets."""
-        from varprop.predictive.distribution import Predictive
+        """Return the prediction of filled rows for what follows from covariances: totals, budgets.
+
+        Targets behind a transform have those of the targets themselves.
+        """
+        from varprop.predictive.contract import AbstractContinuous
 
         found = self._predict(rows, where)
-        if not isinstance(found, Predictive):
-            outcome = self.preprocessing.outcome
-            why = f"has --likelihood {outcome.likelihood}"
-            if outcome.kind != "numbers":
-                why = f"predicts {outcome.kind.replace('censored', 'censored targets')}"
-            raise TableError(f"{what} need Gaussian predictions, but the model {why}.")
-        return found
+        kind = self.preprocessing.outcome.kind
+        if kind != "numbers" or not isinstance(found, AbstractContinuous):
+            kind = kind.replace("censored", "censored targets")
+            raise TableError(f"{what} need predictions of numbers, but the model predicts {kind}.")
+        return found.second_order()
 
     def with_simple(self, rows: Encoded, where: Callable[[int], str]) -> dict[str, Predictive]:
         """Return this model's prediction and those of the simple models, for a scorecard."""

@@ -223,7 +223,8 @@ class CensoredLogNormal(AbstractCensored):
         between: AbstractRowKernel | None = None,
     ) -> AbstractPredictive:
         """Return the log-normal distribution in the targets' units."""
-        return behind(parts, Log(scaling.y_scale, scaling.y_shift), squeeze=squeeze)
+        warp = Log(scaling.y_scale, scaling.y_shift)
+        return behind(parts, warp, squeeze=squeeze, between=between)
 
     @classmethod
     def constant(

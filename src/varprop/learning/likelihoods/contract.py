@@ -90,6 +90,21 @@ class AbstractLikelihood(eqx.Module):
             Targets to start from, as training sees them: shape (rows, columns).
         """
 
+    @classmethod
+    def worth_trying(cls, y: np.ndarray, weight: np.ndarray | None) -> bool:
+        """Return whether targets look as if it could suit them better than plain noise.
+
+        A stack does not train networks of which this says no.
+
+        Parameters
+        ----------
+        y
+            Targets as training sees them, shape (rows, columns).
+        weight
+            Shape (rows,), or None.
+        """
+        return True
+
     @property
     @abstractmethod
     def n_targets(self) -> int:

@@ -57,7 +57,9 @@ class StackedRegressor(AbstractStack, AbstractRegressor):
     estimators : list of (str, FAWNRegressor), default=None
         Networks by name; `default_networks()` unless given, and none for the simple models alone.
         They may differ in their likelihood, as long as all take numbers, or counts, or bounds; the
-        constant model is that of the first, and the linear model is left out but for numbers.
+        constant model is that of the first, and the linear model is left out but for numbers. One
+        whose likelihood the targets do not ask for (`AbstractLikelihood.worth_trying`: a transform
+        of targets that are not skewed) is left out.
         Their `random_state`, `validation`, `verbose` and `n_jobs` are not looked at, and a
         `recipe` of None is shorter than usual for up to 5,000 rows.
     random_state : int, RandomState or None, default=None

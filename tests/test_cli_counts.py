@@ -166,6 +166,13 @@ def test_unknown_codes_are_one_sentence(tmp_path, cell, line):
     assert "allowed are none (or 0, or an empty cell), left (-1, <) and right (1, >)" in said
 
 
+def test_a_target_that_says_what_is_censored(tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text("x,y\n" + "".join(f"{i},{i}\n" for i in range(20)))
+    said = sentence("fit", table, "-t", "y", "--censoring", "y", code=3)
+    assert said.startswith("column 'y' is named more than once among --target")
+
+
 def test_other_bad_input_is_one_sentence(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("x,y,u\n" + "".join(f"{i},{i},{i + 1}\n" for i in range(1, 20)) + "5,9,3\n")

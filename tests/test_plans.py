@@ -4,6 +4,7 @@ JAX's side runs in float64, so that only rounding may differ; models of float32 
 """
 
 import dataclasses
+import itertools
 import json
 import pathlib
 import subprocess
@@ -15,6 +16,8 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
+from scipy import integrate, stats
+from sklearn.preprocessing import PowerTransformer
 
 from cli_runs import run_json, workplace
 from varprop import (
@@ -42,10 +45,11 @@ from varprop.learning.likelihoods import (
     Ordinal,
     Poisson,
     StudentT,
+    YeoJohnsonLikelihood,
 )
 from varprop.nn.activations import AbstractActivation
 from varprop.nn.registry import _CLASSES
-from varprop.plans.ends import CLASS_ENDS, ENDS
+from varprop.plans.ends import CLASS_ENDS, ENDS, target_moments
 from varprop.plans.plan import Plan
 from varprop.plans.propagation import propagated
 from varprop.plans.rules import RULES
@@ -122,6 +126,37 @@ def test_structures(x64, hidden, propagation, likelihood):
         network = network_plan(model, 3)
         compare(model, network, None)
         compare(model, network, X_VAR)
+
+
+@pytest.mark.parametrize("odds", [(-20.0, 0.7), (0.0, 20.0)])
+def test_targets_behind_a_transform(x64, odds):
+    """Moments of the targets against adaptive quadrature of scikit-learn's transform."""
+    likelihood = YeoJohnsonLikelihood(GaussianLikelihood(np.array([0.6, 0.3])), jnp.asarray(odds))
+    model = dataclasses.replace(model_of(), likelihood=likelihood)
+    network = network_plan(model, 3)
+    compare(model, network, None)
+    out = propagated(network.steps, network.propagation, X, None)
+    (part,) = ENDS[network.likelihood].parts(out, network.numbers)
+    np.testing.assert_allclose(part.power, likelihood.power, rtol=1e-12, atol=1e-12)
+    mean, var = target_moments(part)
+    total = part.var + part.noise
+    for row, target in ((0, 0), (3, 1)):
+        middle, std = part.mean[row, target], np.sqrt(total[row, target])
+        warp = PowerTransformer(standardize=False).fit(np.array([[0.0], [1.0]]))
+        warp.lambdas_ = np.array(likelihood.power[target : target + 1])
+
+        def averaged(power, middle=middle, std=std, warp=warp):
+            def integrand(z):
+                y = warp.inverse_transform([[middle + std * z]])[0, 0]
+                return y**power * stats.norm.pdf(z)
+
+            kink = -middle / std
+            ends = [-9.0, *([kink] if abs(kink) < 9 else []), 9.0]
+            return sum(integrate.quad(integrand, *pair)[0] for pair in itertools.pairwise(ends))
+
+        first = averaged(1)
+        assert mean[row, target] == pytest.approx(first, abs=1e-4 * np.sqrt(var[row, target]))
+        assert var[row, target] == pytest.approx(averaged(2) - first**2, rel=2e-4)
 
 
 # Made when asked for, so that the precision of the day applies.

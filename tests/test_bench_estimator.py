@@ -11,9 +11,11 @@ from scipy import special, stats
 from made_up import install, numbers, split
 from varprop import FAWNRegressor, Recipe, StackedRegressor
 from varprop.baselines import PBPRegressor
-from varprop.baselines.boosting import NGBoost
+from varprop.baselines.boosting import CatBoost, NGBoost
 from varprop.baselines.gp import GaussianProcess
+from varprop.baselines.linear import Linear
 from varprop.baselines.networks import DeepEnsemble, MCDropout
+from varprop.baselines.quantiles import QuantileBoosting
 from varprop.bench import cells as bench_cells
 from varprop.bench.cells import plan, run_cell
 from varprop.bench.methods import METHODS
@@ -44,6 +46,9 @@ OTHERS = {
     "pbp": (PBPRegressor, {"hidden_layer_sizes": (50,)}, {"n_epochs": 2}),
     "gp": (GaussianProcess, {}, {"n_restarts": 0}),
     "ngboost": (NGBoost, {"learning_rate": 0.01}, {"max_trees": 20}),
+    "catboost": (CatBoost, {}, {"max_trees": 20}),
+    "linear": (Linear, {}, {}),
+    "quantiles": (QuantileBoosting, {"learning_rate": 0.1}, {"max_trees": 5}),
     "mc-dropout": (MCDropout, {"batch_size": 32}, {"n_epochs": 3, "n_samples": 10}),
     "deep-ensemble": (DeepEnsemble, {"batch_size": 100, "n_members": 5}, {"n_epochs": 3}),
 }
@@ -105,7 +110,7 @@ def nll_by_scipy(prediction, y):
             logs.append(
                 [stats.multivariate_normal(m, c + np.diag(n)).logpdf(t) for m, c, n, t in rows]
             )
-    return -np.mean(special.logsumexp(logs, axis=0) - np.log(len(logs)))
+    return -np.mean(special.logsumexp(logs, axis=0, b=prediction.weights))
 
 
 def check(found, scored, by_hand, y, train, test):
@@ -138,8 +143,8 @@ def test_a_cell_is_the_estimators_fit(method, protocol, folder, scored):
 
 @pytest.mark.parametrize("method", OTHERS)
 def test_so_are_the_cells_of_others(method, folder, scored):
-    if method == "ngboost":
-        pytest.importorskip("ngboost")
+    if METHODS[method].package:
+        pytest.importorskip(METHODS[method].package)
     estimator, options, changes = OTHERS[method]
     found, seed, x, y, train, test = run_one(method, "ours", "toy", folder, changes)
     model = estimator(**options, **changes, random_state=seed).fit(x[train], y[train])
@@ -159,10 +164,11 @@ def test_boosting_is_decided_by_its_seed():
 
 
 def test_every_method_is_among_them():
-    assert {name for name, _ in FAWN} | set(OTHERS) | {"stack"} == set(METHODS)
-    stack = METHODS["stack"].model(METHODS["stack"].settings("own"), 3)
-    assert isinstance(stack, StackedRegressor)
-    assert stack.get_params() == StackedRegressor(random_state=3).get_params()
+    assert {name for name, _ in FAWN} | set(OTHERS) | {"stack", "network"} == set(METHODS)
+    for name, estimator in (("stack", StackedRegressor), ("network", FAWNRegressor)):
+        model = METHODS[name].model(METHODS[name].settings("own"), 3)
+        assert isinstance(model, estimator)
+        assert model.get_params() == estimator(random_state=3).get_params()
 
 
 @pytest.mark.parametrize("method", [*NETWORK, "fawn-ropd-5"])

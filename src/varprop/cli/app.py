@@ -16,6 +16,7 @@ from varprop import __version__
 from varprop.atomic import clean_up
 from varprop.cli import data, shared
 from varprop.cli.bench import bench
+from varprop.cli.compare import compare
 from varprop.cli.demo import demo
 from varprop.cli.evaluate import evaluate
 from varprop.cli.explain import explain
@@ -47,7 +48,7 @@ def _root(
         raise typer.Exit
 
 
-for _command in (fit, predict, evaluate, explain, demo, bench, report):
+for _command in (fit, predict, evaluate, explain, compare, demo, bench, report):
     app.command(epilog=EPILOG)(_command)
 app.add_typer(data.app, name="data")
 

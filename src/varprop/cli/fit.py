@@ -39,34 +39,15 @@ Likelihood = enum.StrEnum(
 @shared.command
 def fit(
     tables: opening.TablesArgument,
-    target: Annotated[
-        list[str], typer.Option("--target", "-t", help="Column to predict; may be repeated.")
-    ],
+    target: opening.TargetOption,
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="Where the model goes.")
     ] = "model.safetensors",
-    drop: Annotated[
-        list[str] | None, typer.Option("--drop", help="Column to leave out; may be repeated.")
-    ] = None,
-    id_: Annotated[
-        list[str] | None,
-        typer.Option("--id", help="Column that `predict` copies and the network does not see."),
-    ] = None,
-    category: Annotated[
-        list[str] | None,
-        typer.Option("--category", help="Column of codes, to be taken as categories."),
-    ] = None,
-    number: Annotated[
-        list[str] | None,
-        typer.Option("--number", help="Column of numbers, although it has zeros in front."),
-    ] = None,
-    missing: Annotated[
-        shared.Missing,
-        typer.Option(
-            "--missing",
-            help="Missing inputs: stop, leave the rows out, or fill them in as uncertain.",
-        ),
-    ] = shared.Missing.error,
+    drop: opening.DropOption = None,
+    id_: opening.IdOption = None,
+    category: opening.CategoryOption = None,
+    number: opening.NumberOption = None,
+    missing: opening.MissingOption = shared.Missing.error,
     holdout: Annotated[
         float,
         typer.Option(

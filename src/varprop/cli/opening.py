@@ -43,6 +43,31 @@ TablesArgument = Annotated[
 ModelArgument = Annotated[
     str, typer.Argument(metavar="MODEL", help="A model file that `varprop fit` wrote.")
 ]
+TargetOption = Annotated[
+    list[str], typer.Option("--target", "-t", help="Column to predict; may be repeated.")
+]
+DropOption = Annotated[
+    list[str] | None, typer.Option("--drop", help="Column to leave out; may be repeated.")
+]
+IdOption = Annotated[
+    list[str] | None,
+    typer.Option("--id", help="Column that `predict` copies and the network does not see."),
+]
+CategoryOption = Annotated[
+    list[str] | None,
+    typer.Option("--category", help="Column of codes, to be taken as categories."),
+]
+NumberOption = Annotated[
+    list[str] | None,
+    typer.Option("--number", help="Column of numbers, although it has zeros in front."),
+]
+MissingOption = Annotated[
+    shared.Missing,
+    typer.Option(
+        "--missing",
+        help="Missing inputs: stop, leave the rows out, or fill them in as uncertain.",
+    ),
+]
 DelimiterOption = Annotated[
     str | None,
     typer.Option("--delimiter", help="Between cells of a text table; found out unless given."),

@@ -161,6 +161,54 @@ def by_target(
     return found
 
 
+def row_losses(y: np.ndarray, prediction: AbstractPredictive) -> np.ndarray:
+    """Return the negative log density of each row; an infinite one is a very large number.
+
+    That is one of a point mass that was hit, or missed.
+
+    Examples
+    --------
+    >>> row_losses(np.array([0.0, 9.0]), Predictive.gaussian([0.0, 0.0], [0.0, 0.0], 0.0)).tolist()
+    [-1000000000000.0, 1000000000000.0]
+    """
+    return np.clip(-prediction.logpdf(y), -1e12, 1e12)
+
+
+def is_clear(gain: np.ndarray) -> bool:
+    """Whether a mean difference of two predictions' losses is clear, as `verdict` has it.
+
+    Parameters
+    ----------
+    gain
+        Losses of the one less those of the other, row by row, in nats.
+
+    Examples
+    --------
+    >>> is_clear(np.linspace(0.1, 0.3, 50)), is_clear(np.linspace(-0.3, 0.4, 50))
+    (True, False)
+    """
+    mean, n = float(gain.mean()), len(gain)
+    if n < ENOUGH or abs(mean) < _WORTH:
+        return False
+    error = float(gain.std(ddof=1)) / np.sqrt(n)
+    # The mean's own test, and one that a few rows cannot sway.
+    ranks = stats.wilcoxon(gain, alternative="greater" if mean > 0 else "less").pvalue
+    whole = stats.t.sf(abs(mean) / error, n - 1) if error > 0 else 0.0
+    return bool(max(ranks, whole) < _CLEAR / 2)
+
+
+def difference(gain: np.ndarray) -> str:
+    """Return the size of a mean difference in words, with its standard error over rows.
+
+    Examples
+    --------
+    >>> difference(np.array([-1.0, -3.0])), difference(np.array([2.0]))
+    ('by 2.00 ± 1.00', 'by 2.00')
+    """
+    error = f" ± {gain.std(ddof=1) / np.sqrt(len(gain)):,.2f}" if len(gain) > 1 else ""
+    return f"by {abs(gain.mean()):,.2f}{error}"
+
+
 def verdict(y: np.ndarray, predictions: Mapping[str, AbstractPredictive]) -> str:
     """Say in one sentence whether the model beats the better of the simple ones, by NLL.
 
@@ -189,31 +237,22 @@ def verdict(y: np.ndarray, predictions: Mapping[str, AbstractPredictive]) -> str
     >>> verdict(y, {MODEL: sure, CONSTANT: Predictive.gaussian(0 * y, np.zeros(50), 0.5)})
     'This model is clearly better than the constant Gaussian: NLL lower by 2.30 ± 0.04.'
     """
-    # An infinite density (a point mass that was hit or missed) counts as a very large number.
-    losses = {
-        name: np.clip(-prediction.logpdf(y), -1e12, 1e12)
-        for name, prediction in predictions.items()
-    }
+    losses = {name: row_losses(y, prediction) for name, prediction in predictions.items()}
     others = [name for name in losses if name != MODEL]
     best = min(others, key=lambda name: losses[name].mean())
     nll = "log-loss" if isinstance(predictions[MODEL], Categories) else "NLL"
     many = best == FREQUENCIES
     s, is_ = ("'", "are") if many else ("'s", "is")
     gain, n = losses[best] - losses[MODEL], len(y)
-    mean = float(gain.mean())
-    error = float(gain.std(ddof=1)) / np.sqrt(n) if n > 1 else np.inf
-    by = f"by {abs(mean):,.2f}" + (f" ± {error:,.2f}" if n > 1 else "")
+    mean, by = float(gain.mean()), difference(gain)
     parts = {name: part for part, name in simple_models(predictions[MODEL]).items()}
     part = parts.get(best)
     instead = f"use the {best} instead" + (f" (varprop predict --model {part})" if part else "")
     refuted = mean < -0.1 and gain.sum() < np.log(_REFUTED / len(others))
     if n >= ENOUGH and mean != 0 and not (refuted and mean < -1):
-        # The mean's own test, and one that a few rows cannot sway.
-        ranks = stats.wilcoxon(gain, alternative="greater" if mean > 0 else "less").pvalue
-        whole = stats.t.sf(abs(mean) / error, n - 1) if error > 0 else 0.0
         if abs(mean) < _WORTH:
             return f"This model is as good as the {best}: {nll} differs by less than {_WORTH}."
-        if max(ranks, whole) < _CLEAR / 2:
+        if is_clear(gain):
             if mean > 0:
                 return f"This model is clearly better than the {best}: {nll} lower {by}."
             return f"The {best} {is_} clearly better here: {nll} lower {by}; {instead}."

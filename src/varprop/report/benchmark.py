@@ -128,8 +128,14 @@ def _signed(difference: float) -> str:
     return f"{difference:+z.1f}".replace("-", "−")
 
 
-def _with_error(row: Mapping[str, Any], name: str, note: str = "") -> Cell:
-    """Return "2.41 ± 0.05", both to the second digit of the error."""
+def with_error(row: Mapping[str, Any], name: str, note: str = "") -> Cell:
+    """Return "2.41 ± 0.05", both to the second digit of the error.
+
+    Examples
+    --------
+    >>> with_error({"nll_mean": 2.4137, "nll_se": 0.05}, "nll").text
+    '2.414 ± 0.050'
+    """
     mean, error = _value(row, f"{name}_mean"), _value(row, f"{name}_se")
     if mean is None:
         return Cell("", None, note)
@@ -167,10 +173,10 @@ def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
         "difference": difference,
         "cells": [
             Cell(f"{splits:.0f}" if splits else "", splits),
-            _with_error(row, "nll", spread),
+            with_error(row, "nll", spread),
             Cell(_as_printed(row), _value(row, "paper_nll")),
             Cell("" if difference is None else _signed(difference), difference),
-            _with_error(row, "rmse"),
+            with_error(row, "rmse"),
             Cell("" if held is None else percent(held), held),
             Cell("" if crps is None else number(crps), crps),
         ],

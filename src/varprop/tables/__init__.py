@@ -2,7 +2,7 @@
 
 What the command line does, as functions: ``open_source`` a file or a folder, then ``fit_table``,
 ``predict_table``, ``total_table``, ``write_table``, ``evaluate_table``, ``explain_table``,
-``budget_table`` and ``report_table``.
+``budget_table`` and ``report_table``; ``compare_table`` has other methods beside.
 pyarrow is imported by the files that need it and not here.
 """
 
@@ -12,6 +12,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "budgets": ["budget_table"],
+        "comparing": ["Comparison", "compare_table"],
         "effects": ["explain_table", "report_table"],
         "fitting": ["Fitted", "fit_table"],
         "model": ["TableModel"],

@@ -133,8 +133,8 @@ def survey(table: Source, roles: Roles, likelihood: str = "auto") -> Survey:
     problems = wrong_roles(roles, table.names, label)
     if problems and (len(table.names) < 2 or _is_large(table)):
         raise TableError(*problems)
-    codes = [roles.censoring] if roles.censoring and roles.censoring not in roles.targets else []
-    as_text = (*roles.ids, *roles.categories, *codes)
+    coded = [roles.censoring] if roles.censoring and roles.censoring not in roles.targets else []
+    as_text = (*roles.ids, *roles.categories, *coded)
     table = table.load(text=as_text, numbers=roles.numbers)
     if sum(table.block_rows) < 2:
         problems.append(f"{label} has only one row: a model needs at least two, better hundreds.")

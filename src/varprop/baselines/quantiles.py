@@ -111,7 +111,7 @@ def through_quantiles(
     --------
     >>> known = stats.norm.ppf(LEVELS)[:, None]
     >>> found = through_quantiles(known, LEVELS, 0.0, 1.0)
-    >>> bool(abs(found.mean[0]) < 1e-9), found.std.round(2).tolist()
+    >>> bool(abs(found.mean[0]) < 1e-9), found.std.round(1).tolist()
     (True, [1.0])
     """
     median, tail = quantiles[len(levels) // 2], levels[0]

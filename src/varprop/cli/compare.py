@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 @shared.command
 def compare(
     tables: opening.TablesArgument,
-    target: opening.TargetOption,
+    target: Annotated[
+        list[str], typer.Option("--target", "-t", help="Column to predict, one of numbers.")
+    ],
     models: Annotated[
         str | None,
         typer.Option(

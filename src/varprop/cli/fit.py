@@ -39,7 +39,9 @@ Likelihood = enum.StrEnum(
 @shared.command
 def fit(
     tables: opening.TablesArgument,
-    target: opening.TargetOption,
+    target: Annotated[
+        list[str], typer.Option("--target", "-t", help="Column to predict; may be repeated.")
+    ],
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="Where the model goes.")
     ] = "model.safetensors",

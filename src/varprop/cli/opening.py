@@ -43,9 +43,6 @@ TablesArgument = Annotated[
 ModelArgument = Annotated[
     str, typer.Argument(metavar="MODEL", help="A model file that `varprop fit` wrote.")
 ]
-TargetOption = Annotated[
-    list[str], typer.Option("--target", "-t", help="Column to predict; may be repeated.")
-]
 DropOption = Annotated[
     list[str] | None, typer.Option("--drop", help="Column to leave out; may be repeated.")
 ]

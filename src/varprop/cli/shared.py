@@ -230,6 +230,7 @@ def print_table(
     terminal is too narrow for that every cell gets a line of its own.
     """
     from rich.box import SIMPLE_HEAD
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
@@ -242,8 +243,12 @@ def print_table(
         pad_edge=False,
     )
     for number, name in enumerate(header):
+        texts = [*printable(name).split("\n"), *(_one_line(row[number]) for row in rows)]
         table.add_column(
-            Text(printable(name)), justify="left" if number == 0 else "right", no_wrap=True
+            Text(printable(name)),
+            justify="left" if number == 0 else "right",
+            no_wrap=True,
+            min_width=max(map(cell_len, texts)),  # else a cell of several words could be cut
         )
     for row in rows:
         table.add_row(*(Text(_one_line(cell)) for cell in row))

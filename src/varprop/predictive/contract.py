@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from varprop.predictive import mixtures
 from varprop.predictive.checks import RandomState, check_share
 from varprop.predictive.mixtures import Array, ArrayLike
-
-if TYPE_CHECKING:
-    from varprop.predictive.budget import Budget
 
 P = TypeVar("P", bound="AbstractPredictive")
 N = TypeVar("N", bound="AbstractNumeric")
@@ -269,8 +266,8 @@ class AbstractContinuous(AbstractNumeric):
         """Total covariance of the outputs, always of shape ``(n, d, d)``."""
         return self.second_order().output_cov
 
-    def budget(self, feature_names: Sequence[str] | None = None) -> Budget:
-        """Return where the variance of every row comes from; see `Predictive.budget`."""
+    def budget(self, feature_names: Sequence[str] | None = None) -> Any:
+        """Return the `Budget`: where each row's variance comes from; see `Predictive.budget`."""
         return self.second_order().budget(feature_names)
 
     @abstractmethod

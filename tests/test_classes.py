@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import integrate, stats
-from scipy.special import expit, log_expit, log_ndtr, ndtr
+from scipy.special import expit, log_expit, log_ndtr, log_softmax, ndtr, softmax
 
 from varprop import Gaussian, JointGaussian
 from varprop.learning.likelihoods import BernoulliLikelihood, Categorical, Ordinal
@@ -144,6 +144,20 @@ def test_softmax_of_known_outputs_is_softmax(x64):
     np.testing.assert_allclose(
         likelihood.expected_log_prob(f, jnp.asarray(y)), own, rtol=0, atol=5e-6
     )
+
+
+@pytest.mark.parametrize("batch", [(), (2, 3)])
+def test_softmax_takes_rows_of_any_shape(batch, x64):
+    """Classes are the last axis, of one row by itself too; SciPy knows outputs without variance."""
+    mean = 3 * np.random.default_rng(0).normal(size=(*batch, 4))
+    f, likelihood = Gaussian(mean, np.zeros_like(mean)), Categorical(np.zeros(4))
+    np.testing.assert_allclose(likelihood.probability(f), softmax(mean, axis=-1), atol=3e-6)
+    surprise = stats.entropy(softmax(mean, axis=-1), axis=-1)
+    np.testing.assert_allclose(likelihood.aleatoric(f), surprise, atol=1e-5)
+    log_p = log_softmax(mean, axis=-1)[..., 2]
+    for name in ("log_predictive", "expected_log_prob"):
+        found = getattr(likelihood, name)(f, jnp.full((*batch, 1), 2.0))
+        np.testing.assert_allclose(found, log_p, atol=1e-3)
 
 
 def test_softmax_of_two_is_the_logit_link(x64):

@@ -142,6 +142,29 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "out = jax.eval_shape(lambda *x: model.network.moments(as_input(*x)).mean, *row)"
         ".shape[(1)]",
     ): "The output of a batch has two axes: the last is number 1.",
+    (
+        "learning/likelihoods/bernoulli.py",
+        "return sign * (f.mean[..., 0] + self.offset), f.variances()[..., 0]  ->  "
+        "return sign * (f.mean[..., 1] + self.offset), f.variances()[..., 0]",
+    ): "There is one output, and JAX takes the last entry for an index beyond it.",
+    (
+        "plans/plan.py",
+        "@dataclasses.dataclass(frozen=True, eq=False, repr=False)  ->  "
+        "@(dataclasses.dataclass(frozen=True, eq=False))",
+    ): "Nothing prints these parts: the repr of a plan has the weights only.",
+    (
+        "predictive/blend.py",
+        'P = TypeVar("P", bound=AbstractPredictive)  ->  P = (TypeVar(\'P\'))',
+    ): "Types are for the type checker.",
+    (
+        "predictive/counts.py",
+        "while len(at):  ->  while (False):",
+    ): "The bisection then starts from -1 and ends at the same count, some steps later.",
+    (
+        "predictive/warped.py",
+        "return self._public(np.where(slope == -np.inf, 0.0, self.warp.forward(y))), slope  ->  "
+        "return self._public(np.where(slope == -np.inf, 1.0, self.warp.forward(y))), slope",
+    ): "Where there is no density, any number: its log slope of -inf outweighs it.",
 }
 
 PYTEST = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=line"]

@@ -289,6 +289,17 @@ def test_bad_input_is_one_sentence(make, says):
         make()
 
 
+@pytest.mark.parametrize("method", ["expected_log_prob", "log_predictive"])
+@pytest.mark.parametrize(
+    "likelihood", [BernoulliLikelihood(), Ordinal([0.0, 1.0]), Categorical(np.zeros(3))]
+)
+def test_outputs_that_do_not_fit_are_named(likelihood, method):
+    """Thresholds would be compared with one output each, if there are as many."""
+    f = Gaussian(jnp.zeros((4, 2)), 1.0)
+    with pytest.raises(ValueError, match=r"needs [13] outputs of the network, .* gives 2 and"):
+        getattr(likelihood, method)(f, jnp.zeros((4, 1)))
+
+
 def test_one_class_by_itself_is_that_of_all_together(x64):
     """Training with independent outputs works out one class, with a covariance all of them."""
     rng = np.random.default_rng(3)

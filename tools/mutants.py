@@ -154,7 +154,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "Nothing prints these parts: the repr of a plan has the weights only.",
     (
         "predictive/blend.py",
-        'P = TypeVar("P", bound=AbstractPredictive)  ->  P = (TypeVar(\'P\'))',
+        "P = TypeVar(\"P\", bound=AbstractPredictive)  ->  P = (TypeVar('P'))",
     ): "Types are for the type checker.",
     (
         "predictive/counts.py",
@@ -467,14 +467,19 @@ class Runner:
         lines = set(mutant.lines)
         stages: list[tuple[list[str], float]] = []
         # First the quickest tests of the lines, file by file, and only then whole files.
-        for target in self.tests[mutant.file]:
-            tests = self.watched(target)
-            near = sorted(
-                (test["seconds"], name)
-                for name, test in tests.items()
-                if lines & set(test["lines"].get(mutant.file, ()))
-            )[:25]
-            stages.append(([target], sum(test["seconds"] for test in tests.values())))
+        # Examples and the first file share a process, whose start costs as much as their tests.
+        first, second, *others = self.tests[mutant.file]
+        for targets in ([first, second], *([target] for target in others)):
+            near: list[tuple[float, str]] = []
+            for target in targets:
+                tests = self.watched(target)
+                stages.append(([target], sum(test["seconds"] for test in tests.values())))
+                near += (
+                    (test["seconds"], name)
+                    for name, test in tests.items()
+                    if lines & set(test["lines"].get(mutant.file, ()))
+                )
+            near = sorted(near)[:25]
             place.write_text(mutant.text)
             try:
                 names = [name for _, name in near]

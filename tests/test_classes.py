@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import integrate, stats
-from scipy.special import expit, log_expit, log_ndtr, log_softmax, ndtr, softmax
+from scipy.special import expit, log_expit, log_ndtr, log_softmax, ndtr, softmax, xlogy
 
 from varprop import Gaussian, JointGaussian
 from varprop.learning.likelihoods import BernoulliLikelihood, Categorical, Ordinal
@@ -209,6 +209,13 @@ def test_ordered_classes_agree_with_quadrature(x64):
         y = jnp.full((len(m), 1), float(k))
         claimed = likelihood.log_predictive(f, y)
         np.testing.assert_allclose(claimed, np.log(truth), rtol=1e-5, atol=1e-8)
+
+    def entropy(a):
+        every = np.diff(ndtr(ends - a))
+        return -xlogy(every, every).sum()
+
+    truth = [averaged(entropy, *mv) for mv in zip(m, v, strict=True)]
+    np.testing.assert_allclose(likelihood.aleatoric(f), truth, rtol=0, atol=1e-6)
     draws = np.random.default_rng(0).normal(size=200_000)
     for row in range(len(m)):
         a = m[row] + np.sqrt(v[row]) * draws

@@ -42,6 +42,7 @@ PACKAGE = "src/varprop"
 
 _DEVICES = "distributed::test_devices_and_processes_train_as_one_device"
 _PROCESSES = f"streaming {_DEVICES} distributed::test_ctrl_c_in_one_process_stops_both"
+_SETTINGS = "bench_estimator::test_settings_are_the_ones_written_down"
 #: Source file -> how many mutants are drawn, and the test files that must notice them.
 TESTS: dict[str, tuple[int, str]] = {
     "moments/checks.py": (6, "survivors_core moments bad_input"),
@@ -93,7 +94,7 @@ TESTS: dict[str, tuple[int, str]] = {
     "predictive/mixtures.py": (4, "predictive"),
     "predictive/warped.py": (3, "warped"),
     "bench/cells.py": (9, "survivors_bench bench_estimator bench_store"),
-    "bench/methods.py": (8, "survivors_bench bench_estimator"),
+    "bench/methods.py": (8, f"{_SETTINGS} survivors_bench bench_estimator"),
     "bench/protocol.py": (7, "survivors_bench bench_estimator"),
     "bench/registry.py": (9, "survivors_bench bench_data"),
 }

@@ -149,6 +149,11 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "return sign * (f.mean[..., 1] + self.offset), f.variances()[..., 0]",
     ): "There is one output, and JAX takes the last entry for an index beyond it.",
     (
+        "bench/protocol.py",
+        '"coverage90": metrics.interval_coverage(y, prediction, coverage=0.9),  ->  '
+        '"coverage90": (metrics.interval_coverage(y, prediction)),',
+    ): "0.9 is the default.",
+    (
         "plans/plan.py",
         "@dataclasses.dataclass(frozen=True, eq=False, repr=False)  ->  "
         "@(dataclasses.dataclass(frozen=True, eq=False))",

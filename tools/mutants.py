@@ -91,7 +91,7 @@ TESTS: dict[str, tuple[int, str]] = {
     "predictive/blend.py": (3, "blend"),
     "predictive/categories.py": (3, "categories"),
     "predictive/counts.py": (3, "counts"),
-    "predictive/mixtures.py": (4, "predictive"),
+    "predictive/mixtures.py": (4, "predictive metrics"),
     "predictive/warped.py": (3, "warped"),
     "bench/cells.py": (9, "survivors_bench bench_estimator bench_store"),
     "bench/methods.py": (8, f"{_SETTINGS} survivors_bench bench_estimator"),

@@ -56,7 +56,7 @@ TESTS: dict[str, tuple[int, str]] = {
     "nn/layers.py": (11, "layers noise bad_input"),
     "nn/noise.py": (8, "noise layers bad_input"),
     "nn/parameters.py": (7, "parameters objectives"),
-    "nn/propagation.py": (4, "propagation"),
+    "nn/propagation.py": (4, "propagation layers"),
     "nn/registry.py": (5, "regressor persistence"),
     "nn/variables.py": (7, "survivors_core noise twins bad_input"),
     "nn/weights.py": (9, "survivors_core weights layers bad_input"),
@@ -149,23 +149,30 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "return sign * (f.mean[..., 1] + self.offset), f.variances()[..., 0]",
     ): "There is one output, and JAX takes the last entry for an index beyond it.",
     (
+        "nn/contract.py",
+        'return jnp.einsum("mnr,mkr->nkr", matrix, jnp.broadcast_to(g, (*g.shape[:2], rows)))'
+        "  ->  "
+        "return -jnp.einsum('mnr,mkr->nkr', matrix, jnp.broadcast_to(g, (*g.shape[:2], rows)))",
+    ): "All derivatives of a source change sign together; what comes out has products of two.",
+    (
+        "nn/propagation.py",
+        "shape = (len(trace.out.mean), weight.shape[-1])  ->  "
+        "shape = (len(trace.out.mean), weight.shape[(1)])",
+    ): "Units and rows are two axes: the last is number 1.",
+    (
+        "plans/propagation.py",
+        "rho = np.maximum(np.minimum(cov * rho[:, None] * rho[..., None], 1), -1)  ->  "
+        "rho = np.maximum(np.minimum(cov * rho[:, None] * rho[..., None], 1), -2)",
+    ): "Only rounding takes a correlation beyond -1, and a power series returns it as rounding.",
+    (
         "bench/protocol.py",
         '"coverage90": metrics.interval_coverage(y, prediction, coverage=0.9),  ->  '
         '"coverage90": (metrics.interval_coverage(y, prediction)),',
     ): "0.9 is the default.",
     (
-        "plans/plan.py",
-        "@dataclasses.dataclass(frozen=True, eq=False, repr=False)  ->  "
-        "@(dataclasses.dataclass(frozen=True, eq=False))",
-    ): "Nothing prints these parts: the repr of a plan has the weights only.",
-    (
         "predictive/blend.py",
         "P = TypeVar(\"P\", bound=AbstractPredictive)  ->  P = (TypeVar('P'))",
     ): "Types are for the type checker.",
-    (
-        "predictive/counts.py",
-        "while len(at):  ->  while (False):",
-    ): "The bisection then starts from -1 and ends at the same count, some steps later.",
     (
         "predictive/warped.py",
         "return self._public(np.where(slope == -np.inf, 0.0, self.warp.forward(y))), slope  ->  "

@@ -45,6 +45,11 @@ def test_an_unknown_name_hears_the_nearest():
     with pytest.raises(registry.UnknownName, match="there are boston"):
         registry.task("zzzzzz")
     assert registry.task("wine").dataset.name == "wine_red"
+    # Tasks of several targets are among what may be meant, and names may come one by one.
+    with pytest.raises(registry.UnknownName, match="did you mean 'energy_multi'"):
+        registry.task("energy_mult")
+    with pytest.raises(registry.UnknownName, match="did you mean 'b2'"):
+        registry.known("b3", iter(["a1", "b2"]), "data set")
 
 
 def test_a_split_is_a_partition():

@@ -188,3 +188,23 @@ def test_settings_are_the_ones_written_down(method):
             **own,
         )
         assert model.get_params() == plain.get_params()
+
+
+def test_settings_of_others_are_the_ones_written_down():
+    """Unshortened, since a cell above has fewer epochs, trees and draws than a published one."""
+    steps = {"n_epochs": 400, "batch_size": 32, "learning_rate": 1e-3}
+    wanted = {
+        "pbp": {"hidden_layer_sizes": [50], "n_epochs": 40},
+        "gp": {"n_restarts": 3},
+        "ngboost": {"max_trees": 2000, "learning_rate": 0.01},
+        "mc-dropout": {"n_samples": 100, "dropout": 0.05, **steps},
+        "deep-ensemble": {"n_members": 5, "n_epochs": 40, "batch_size": 100, "learning_rate": 0.03},
+    }
+    assert {name: METHODS[name].settings("own") for name in OTHERS} == wanted
+    assert {METHODS[name].protocols for name in OTHERS} == {("own",)}
+
+
+def test_which_protocols_a_method_follows():
+    """The paper has no ensembles: five members by its protocol would be a column of no table."""
+    assert METHODS["fawn-ropd-5"].protocols == ("ours",)
+    assert {METHODS[name].protocols for name in NETWORK} == {("paper", "ours")}

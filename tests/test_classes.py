@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import integrate, stats
-from scipy.special import expit, log_expit, log_ndtr, ndtr
+from scipy.special import expit, log_expit, log_ndtr, log_softmax, ndtr, softmax, xlogy
 
 from varprop import Gaussian, JointGaussian
 from varprop.learning.likelihoods import BernoulliLikelihood, Categorical, Ordinal
@@ -146,6 +146,20 @@ def test_softmax_of_known_outputs_is_softmax(x64):
     )
 
 
+@pytest.mark.parametrize("batch", [(), (2, 3)])
+def test_softmax_takes_rows_of_any_shape(batch, x64):
+    """Classes are the last axis, of one row by itself too; SciPy knows outputs without variance."""
+    mean = 3 * np.random.default_rng(0).normal(size=(*batch, 4))
+    f, likelihood = Gaussian(mean, np.zeros_like(mean)), Categorical(np.zeros(4))
+    np.testing.assert_allclose(likelihood.probability(f), softmax(mean, axis=-1), atol=3e-6)
+    surprise = stats.entropy(softmax(mean, axis=-1), axis=-1)
+    np.testing.assert_allclose(likelihood.aleatoric(f), surprise, atol=1e-5)
+    log_p = log_softmax(mean, axis=-1)[..., 2]
+    for name in ("log_predictive", "expected_log_prob"):
+        found = getattr(likelihood, name)(f, jnp.full((*batch, 1), 2.0))
+        np.testing.assert_allclose(found, log_p, atol=1e-3)
+
+
 def test_softmax_of_two_is_the_logit_link(x64):
     m, v = grid()
     other = 0.3 * v
@@ -195,6 +209,13 @@ def test_ordered_classes_agree_with_quadrature(x64):
         y = jnp.full((len(m), 1), float(k))
         claimed = likelihood.log_predictive(f, y)
         np.testing.assert_allclose(claimed, np.log(truth), rtol=1e-5, atol=1e-8)
+
+    def entropy(a):
+        every = np.diff(ndtr(ends - a))
+        return -xlogy(every, every).sum()
+
+    truth = [averaged(entropy, *mv) for mv in zip(m, v, strict=True)]
+    np.testing.assert_allclose(likelihood.aleatoric(f), truth, rtol=0, atol=1e-6)
     draws = np.random.default_rng(0).normal(size=200_000)
     for row in range(len(m)):
         a = m[row] + np.sqrt(v[row]) * draws
@@ -273,6 +294,17 @@ def test_start_is_at_the_frequencies(x64):
 def test_bad_input_is_one_sentence(make, says):
     with pytest.raises(ValueError, match=says):
         make()
+
+
+@pytest.mark.parametrize("method", ["expected_log_prob", "log_predictive"])
+@pytest.mark.parametrize(
+    "likelihood", [BernoulliLikelihood(), Ordinal([0.0, 1.0]), Categorical(np.zeros(3))]
+)
+def test_outputs_that_do_not_fit_are_named(likelihood, method):
+    """Thresholds would be compared with one output each, if there are as many."""
+    f = Gaussian(jnp.zeros((4, 2)), 1.0)
+    with pytest.raises(ValueError, match=r"needs [13] outputs of the network, .* gives 2 and"):
+        getattr(likelihood, method)(f, jnp.zeros((4, 1)))
 
 
 def test_one_class_by_itself_is_that_of_all_together(x64):

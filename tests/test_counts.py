@@ -234,6 +234,14 @@ def test_quantiles_of_uncertain_rates_are_the_smallest():
     np.testing.assert_array_equal(high, p.quantile(0.95))
 
 
+def test_a_quantile_is_the_count_that_just_reaches_it():
+    """Three in four have no event, all others hundreds: 0 has a cdf of 0.75 to the last digit."""
+    never, often = (Counts(Predictive.gaussian([m], [0.0], 0.0), 0.0) for m in (-800.0, 6.0))
+    p = Counts.mixture([never, often], [0.75, 0.25])
+    assert [p.quantile(a).item() for a in (0.1, 0.5, 0.75)] == [0, 0, 0]
+    assert p.quantile(0.76).item() == stats.poisson(np.exp(6.0)).ppf(0.04)
+
+
 def test_exposure_multiplies_rates():
     _, p = members()
     exposure = np.array([1.0, 0.1, 30.0])

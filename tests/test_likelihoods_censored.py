@@ -35,9 +35,12 @@ def truth_interval(z, width):
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_interval_probabilities_keep_their_digits(x64, dtype):
-    """Against 60 digits: widths from 1e-6 to 40, up to 35 standard deviations out."""
+    """Against 60 digits: widths from 1e-6 to 40, up to 35 standard deviations out.
+
+    Of a width of 0.03 one formula ends and the other begins: it has to be taken by either.
+    """
     z = np.array([-35.0, -12.0, -3.0, -0.5, 0.0, 0.7, 5.0, 14.0, 30.0])
-    width = np.geomspace(1e-6, 40, 25)
+    width = np.append(np.geomspace(1e-6, 40, 25), 0.03)
     z, width = (part.ravel().astype(dtype) for part in np.meshgrid(z, width))
     claimed = np.asarray(log_interval(jnp.asarray(z), jnp.asarray(width)), float)
     truth = np.array([truth_interval(float(a), float(b)) for a, b in zip(z, width, strict=True)])
@@ -204,6 +207,23 @@ def test_the_constant_is_the_maximum_likelihood_fit(x64):
             stats.norm.logpdf(y[known], m, s).sum()
             + special.log_ndtr((m - lower[~known]) / s).sum()
         )
+
+    for change in (0.01, -0.01):
+        assert total(mean, std) > total(mean + change, std)
+        assert total(mean, std) > total(mean, std + change)
+
+
+def test_the_constant_knows_every_kind_of_bound(x64):
+    """At a maximum of SciPy's likelihood of known, below, above and between, all together."""
+    y = np.random.default_rng(2).normal(0.5, 2.0, 400)
+    kind = np.arange(400) % 4
+    lower = np.choose(kind, [y, np.full(400, -INF), y - 1.0, np.floor(y)])
+    upper = np.choose(kind, [y, y + 0.5, np.full(400, INF), np.floor(y) + 1])
+    columns = BOUNDS.columns(np.stack([lower, upper], axis=1), None)
+    mean, std = CensoredGaussian.constant_numbers(columns, None)
+
+    def total(m, s):
+        return sum(log_known(a, b, m, s) for a, b in zip(lower, upper, strict=True))
 
     for change in (0.01, -0.01):
         assert total(mean, std) > total(mean + change, std)

@@ -7,7 +7,7 @@ import pytest
 from scipy import special, stats
 
 import tiny
-from varprop import Gaussian, JointGaussian, Scaling
+from varprop import Gaussian, JointGaussian, Scaling, regression_model
 from varprop.data.targets import TargetError
 from varprop.learning.likelihoods import NegativeBinomial, Poisson
 from varprop.learning.likelihoods.given import COUNTS
@@ -169,6 +169,9 @@ def test_covariances_are_refused(x64):
     f = JointGaussian(jnp.zeros((3, 1)), jnp.ones((3, 1, 1)))
     with pytest.raises(TypeError, match="Poisson takes every target by itself"):
         likelihood("poisson").log_predictive(f, columns([1, 2, 3]))
+    y = np.array([[1.0, 4.0, 0.0, 0.0], [2.0, 7.0, 0.0, 0.0]])  # two targets, then exposures
+    model = regression_model(1, 2, key=jax.random.key(0), likelihood=Poisson, y=y)
+    assert isinstance(model.network.moments(Gaussian(jnp.ones((2, 1)), 0.0)), Gaussian)
 
 
 @pytest.mark.parametrize("method", ["expected_log_prob", "log_predictive"])

@@ -152,3 +152,11 @@ def test_a_floor_holds_the_scale_and_can_be_released(x64):
 def test_degrees_of_freedom_have_a_range(nu):
     with pytest.raises(ValueError, match=r"nu must lie between 2 and 200, but is"):
         StudentT.of(np.ones(1), nu=nu)
+
+
+@pytest.mark.parametrize("method", ["expected_log_prob", "log_predictive"])
+def test_sizes_that_differ_are_named(method):
+    """Else they would be broadcast, and summed over targets that are none."""
+    f, y = Gaussian(jnp.zeros((3, 1)), 1.0), jnp.zeros((3, 2))
+    with pytest.raises(ValueError, match=r"1 targets and needs 1 outputs .* the targets are 2"):
+        getattr(noise_of_scale([1.0], 5.0), method)(f, y)

@@ -131,6 +131,20 @@ def test_the_constant_is_the_log_normal_of_all_targets(x64):
     np.testing.assert_allclose(constant.logpdf(y[:1, 0]), truth, rtol=1e-9)
 
 
+def test_the_constant_of_equal_targets_has_a_width():
+    """A spread of 0 would make every other target impossible."""
+    numbers = LogNormal.constant_numbers(np.log(np.full((5, 1), 3.0)), None)
+    np.testing.assert_allclose(numbers, [np.log(3.0), 1.0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("squeeze", [True, False])
+@pytest.mark.parametrize("kind", [LogNormal, YeoJohnsonLikelihood])
+def test_the_constant_has_the_shape_of_the_targets(kind, squeeze):
+    numbers = kind.constant_numbers(np.array([[0.5], [1.0], [2.5]]), None)
+    constant = kind.constant(numbers, Scaling.identity(1, 1), n_seen=3, squeeze=squeeze)
+    assert constant.mean.shape == ((1,) if squeeze else (1, 1))
+
+
 def test_what_has_no_logarithm_is_named():
     with pytest.raises(TargetError, match=r"^the target is -2 in row 1: a logarithm needs"):
         logarithms(np.array([[1.0], [-2.0]]), (True,))

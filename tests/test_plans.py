@@ -33,6 +33,7 @@ from varprop import (
     nn,
     regression_model,
 )
+from varprop.data.statistics import Scaling
 from varprop.files.container import ModelFileError, read_model_file, write_model_file
 from varprop.files.model import describe
 from varprop.files.plan import _node, load_plan, network_of
@@ -50,7 +51,7 @@ from varprop.learning.likelihoods import (
 from varprop.nn.activations import AbstractActivation
 from varprop.nn.registry import _CLASSES
 from varprop.plans.ends import CLASS_ENDS, ENDS, target_moments
-from varprop.plans.plan import Plan
+from varprop.plans.plan import Networks, Plan
 from varprop.plans.propagation import propagated
 from varprop.plans.rules import RULES
 from varprop.plans.steps import PlanError
@@ -449,8 +450,6 @@ def test_rows_do_not_know_of_one_another(x64):
     """Rows come in blocks, whose number must not be seen."""
     network = network_plan(model_of(d=1, likelihood=HeteroscedasticGaussian), 3)
     scaling = StackedRegressor([]).fit(*table()).scaling_
-    from varprop.plans.plan import Networks
-
     plan = Plan(scaling, {"n": Networks((network,), True)}, {"n": 1.0}, squeeze=True)
     x = scaling.x_shift + scaling.x_scale * np.random.default_rng(0).normal(size=(20_000, 3))
     whole = plan.predict_dist(x)
@@ -587,3 +586,17 @@ def test_the_normal_distribution_against_mpmath():
         with mpmath.workdps(40):
             back = float(mpmath.ncdf(mpmath.mpf(normal_quantile(p))))
         assert back == pytest.approx(p, rel=1e-12)
+
+
+def test_a_plan_of_students_noise_is_students_t(x64):
+    """Its many Gaussians weigh what they do: known outputs have SciPy's density to 0.01 nats."""
+    scale, nu = 2.0, 5.0
+    likelihood = StudentT.of([scale * np.sqrt(nu / (nu - 2))], nu=nu)
+    options = {"weights": nn.PointWeights.init, "hidden_layer_sizes": ()}
+    network = network_plan(model_of(d=1, likelihood=likelihood, **options), 3)
+    mean = propagated(network.steps, network.propagation, X, None).mean[:, 0]
+    parts = {"n": Networks((network,), identified=True)}
+    found = Plan(Scaling.identity(3, 1), parts, {"n": 1.0}, squeeze=True).predict_dist(X)
+    y = mean + np.linspace(-12.0, 12.0, len(X))
+    truth = stats.t.logpdf(y, nu, mean, scale)
+    np.testing.assert_allclose(found.logpdf(y), truth, rtol=0, atol=0.01)

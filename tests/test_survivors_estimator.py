@@ -441,3 +441,29 @@ def test_a_model_gone_on_with_keeps_it_too(whole_numbers):
     for _ in range(3):
         model.partial_fit(x, y)
     assert 0.3 <= noise_of(model) < 0.31
+
+
+class Stopped(Exception):
+    """Raised where training would begin."""
+
+
+@pytest.mark.parametrize(("validation", "n_folds"), [("bag", 5), ("check", 1)])
+def test_networks_that_judge_do_not_see_what_they_judge(monkeypatch, validation, n_folds):
+    """Else their errors on rows set aside are too small, and what they are made of over-sure."""
+    lanes = []
+
+    def stop(given, *arguments, **options):
+        lanes.extend(given)
+        raise Stopped
+
+    monkeypatch.setattr(members, "fit_many", stop)
+    x, y = np.random.default_rng(0).normal(size=(2, 60))
+    model = FAWNRegressor(validation=validation, n_members=1, n_restarts=2, random_state=0)
+    with pytest.raises(Stopped):
+        model.fit(x[:, None], y)
+    assert [lane.rows is None for lane in lanes] == [True] * 2 + [False] * 2 * n_folds
+    left_out = np.concatenate([np.setdiff1d(np.arange(60), lane.rows) for lane in lanes[2:]])
+    times = np.bincount(left_out, minlength=60)
+    # Two restarts for each network: every row is left out by one, or twelve rows are.
+    assert times.tolist().count(2) == 12 * n_folds
+    assert set(times) <= {0, 2}

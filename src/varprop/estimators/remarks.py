@@ -125,8 +125,8 @@ def order_of_rows(training: Training) -> Iterator[str]:
     if training.alike():
         yield (
             "neighboring rows are nearly equal, as along a trajectory: rows that were set aside "
-            "have near copies in the rest, so that the model may be far too sure; give times, or "
-            "groups if there are several trajectories (or shuffle the rows if their order says "
+            "have near copies in the rest, so that the model may be far too sure; give times=, or "
+            "groups= if there are several trajectories (shuffle the rows if their order says "
             "nothing)."
         )
 

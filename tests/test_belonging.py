@@ -476,7 +476,9 @@ def test_columns_of_all_kinds_say_what_belongs_together():
     with_holes = surveyed({"x": X_, "g": [*range(11), None], "y": Y}, time="g", missing="drop")
     assert with_holes.keep.tolist() == [True] * 11 + [False]
     with pytest.raises(TableError, match="has the same group in all rows that are used"):
-        surveyed({"x": X_, "g": ["a"] * 11 + ["b"], "y": [*Y[:11], None]}, group="g")
+        surveyed(
+            {"x": X_, "g": ["a"] * 11 + ["b"], "y": [*Y[:11], None]}, group="g", missing="drop"
+        )
 
 
 def test_a_held_out_part_leaves_every_class_a_row():

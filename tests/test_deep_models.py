@@ -218,7 +218,7 @@ def test_rows_whose_covariances_alone_differ_stay_apart(data):
     turned = np.stack([cov[0], cov[0] * [[1, -1], [-1, 1]]])  # other correlations, same variances
     assert len(np.unique(row_hashes(X[:2], y[:2, None], turned))) == 2
     for given, n in ((x_var, 6), (np.tile(cov[:1], (6, 1, 1)), 2)):
-        found = training_data(quick(), X, y, None, None, given, reset=True)
+        found = training_data(quick(), X, y, None, None, given, reset=True).source
         assert (found.n_rows, found.correlated, found.row_numbers) == (n, True, 3 + 4 + (n == 2))
         parts = Rows.joined(found.read(0)).x_var
         assert {tuple(row.ravel()) for row in parts} == {tuple(row.ravel()) for row in given}

@@ -104,6 +104,23 @@ def fit(
             help="Upper ends of targets known only as a range; an empty end is open.",
         ),
     ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            metavar="COLUMN",
+            help="Rows that belong together (a patient, a machine): they are held out together.",
+        ),
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(
+            "--time",
+            metavar="COLUMN",
+            help="When rows were taken: the last are held out. Neither this nor --group is an "
+            "input.",
+        ),
+    ] = None,
     members: Annotated[int, typer.Option("--members", help="Networks in the ensemble.", min=1)] = 1,
     restarts: Annotated[
         int, typer.Option("--restarts", help="Starts per network; the best is kept.", min=1)
@@ -132,6 +149,10 @@ def fit(
     Numbers are used as they are and categories one-hot encoded. The encoding is part of the model
     file, so that `varprop predict` takes the raw table.
     """
+    if group is not None and time is not None:
+        raise shared.wrong_usage(
+            "--group and --time both say which rows are held out together: give one."
+        )
     if joint and len(target) < 2:
         raise shared.wrong_usage("--joint needs more than one --target.")
     if not holdout < 1:
@@ -177,6 +198,8 @@ def fit(
             exposure=exposure,
             censoring=censoring,
             upper=upper,
+            group=group,
+            time=time,
         ),
         options,
         model=kind.value,

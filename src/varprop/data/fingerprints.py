@@ -8,6 +8,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from varprop.data.together import Together
+
 _BITS = 52  # whole numbers below 2**52 are exact as float64, which is what a model file holds
 _GOLDEN = 0x9E3779B97F4A7C15
 
@@ -48,7 +50,9 @@ def row_hashes(*columns: np.ndarray | None) -> np.ndarray:
     return hashes
 
 
-def fold_numbers(hashes: np.ndarray, n_folds: int, seed: int) -> np.ndarray:
+def fold_numbers(
+    hashes: np.ndarray, n_folds: int, seed: int, together: Together | None = None
+) -> np.ndarray:
     """Deal rows into folds such that equal rows share one.
 
     The fold of a row follows from the seed and from how many different rows stand before the first
@@ -64,6 +68,8 @@ def fold_numbers(hashes: np.ndarray, n_folds: int, seed: int) -> np.ndarray:
         with a single one all rows are in fold 0, which leaves none to train on.
     seed
         Of the draw.
+    together
+        What else keeps rows together, groups or time: equal rows still share a fold then.
 
     Returns
     -------
@@ -79,6 +85,8 @@ def fold_numbers(hashes: np.ndarray, n_folds: int, seed: int) -> np.ndarray:
         raise ValueError(f"n_folds must be at least 2, but is {n_folds}.")
     _, first, where = np.unique(hashes, return_index=True, return_inverse=True)
     place = np.argsort(np.argsort(first))  # among the different rows, by where they first stand
+    if together is not None:
+        return together.fold_numbers(place[where.ravel()], n_folds, seed)
     dealt = np.random.default_rng(seed).permutation(len(first)) % n_folds
     return dealt[place][where.ravel()]
 

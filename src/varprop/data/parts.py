@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
-from varprop.data.fingerprints import row_hashes, uniform
+from varprop.data.fingerprints import fold_numbers, row_hashes, uniform
 from varprop.data.source import AbstractSource, Rows, SourceError
+from varprop.data.together import Together
 
 
 def split_source(
-    source: AbstractSource, *, share: float, seed: int, by_content: bool = False
+    source: AbstractSource,
+    *,
+    share: float,
+    seed: int,
+    by_content: bool = False,
+    together: Together | None = None,
 ) -> tuple[AbstractSource, AbstractSource]:
     """Return two sources: the rows to train on, and about this share of them held out.
 
@@ -30,6 +37,9 @@ def split_source(
         Of the draw.
     by_content
         Whether identical rows are kept together, which takes a pass over all rows to count them.
+    together
+        What else keeps rows together: whole groups are held out then, of which the smallest part is
+        one group, or the last rows in time; and so are rows identical to these.
 
     Examples
     --------
@@ -43,7 +53,7 @@ def split_source(
     """
     if not 0 < share < 1:
         raise ValueError(f"share must lie between 0 and 1, but is {share}.")
-    chosen = _Chosen(source, share, seed, by_content)
+    chosen = _Chosen(source, share, seed, by_content, together)
     parts = _Part(chosen, held=False), _Part(chosen, held=True)
     if not parts[0].n_rows or not parts[1].n_rows:
         raise SourceError(
@@ -60,11 +70,26 @@ class _Chosen:
     share: float
     seed: int
     by_content: bool
+    together: Together | None = None
+
+    @functools.cached_property
+    def _whole(self) -> np.ndarray:
+        """Which rows are picked, where that does not follow from each row alone."""
+        blocks = range(len(self.source.block_rows))
+        pieces = (piece for block in blocks for piece in self.source.read(block))
+        hashes = np.concatenate([row_hashes(p.x, p.y, p.x_var) for p in pieces])
+        n_folds = max(2, math.ceil(1 / self.share))
+        return fold_numbers(hashes, n_folds, self.seed, self.together) == 0
 
     def pieces(self, block: int) -> Iterator[tuple[Rows, np.ndarray]]:
         """Yield the rows of a block, and which of them are picked."""
         random = np.random.default_rng([self.seed, block])
+        first = sum(self.source.block_rows[:block])
         for piece in self.source.read(block):
+            if self.together is not None:
+                yield piece, self._whole[first : first + len(piece.x)]
+                first += len(piece.x)
+                continue
             if self.by_content:
                 draws = uniform(row_hashes(piece.x, piece.y, piece.x_var), self.seed)
             else:
@@ -75,7 +100,10 @@ class _Chosen:
     def block_rows(self) -> tuple[int, ...]:
         """Number of picked rows in every block."""
         whole = self.source.block_rows
-        if self.by_content:
+        if self.together is not None:
+            masks = np.split(self._whole, np.cumsum(whole)[:-1])
+            found = ([mask.sum()] for mask in masks)
+        elif self.by_content:
             found = ([mask.sum() for _, mask in self.pieces(i)] for i in range(len(whole)))
         else:  # without reading
             draws = (np.random.default_rng([self.seed, i]).random(n) for i, n in enumerate(whole))

@@ -151,7 +151,15 @@ class FAWNClassifier(ClassMethods, AbstractNetwork):
     # ---- training ---------------------------------------------------------------------------
 
     def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, X_std: Any = None, X_cov: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        X_std: Any = None,
+        X_cov: Any = None,
+        *,
+        groups: Any = None,
+        times: Any = None,
     ) -> FAWNClassifier:
         """Train on these rows, from a new start unless `warm_start`.
 
@@ -167,6 +175,8 @@ class FAWNClassifier(ClassMethods, AbstractNetwork):
             Known standard deviations of the inputs' measurement error, in the units of X.
         X_cov : array-like of shape (n_rows, n_features, n_features), default=None
             Its covariances, or one for all rows, where errors of a row are correlated.
+        groups, times : array-like of shape (n_rows,), default=None
+            Which rows are set aside together: as in `FAWNRegressor.fit`.
 
         Returns
         -------
@@ -177,7 +187,7 @@ class FAWNClassifier(ClassMethods, AbstractNetwork):
         rows = self.coded(X, y, sample_weight, self.classes_ if going_on else None)
         for sentence in lonely_classes(rows[0], self.classes_):
             warnings.warn(FitWarning(sentence), stacklevel=2)
-        self._fit(X, *rows, X_std, X_cov)
+        self._fit(X, *rows, X_std, X_cov, groups=groups, times=times)
         self._name_target(y)
         return self
 

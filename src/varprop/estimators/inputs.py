@@ -4,19 +4,46 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils.validation import validate_data
 
+from varprop.data.neighbors import neighbors_alike
 from varprop.data.source import AbstractSource, Data, Rows
 from varprop.data.statistics import first_nonfinite, no_covariance, sound_rows
 from varprop.data.targets import with_targets
+from varprop.data.together import Together
 from varprop.learning.likelihoods.given import NUMBERS, Given
 
 #: Up to this many rows, equal rows are merged and the rest is put in a fixed order.
 MERGE_ROWS = 10_000
+
+
+class Training(NamedTuple):
+    """What `fit` was given, checked.
+
+    Attributes
+    ----------
+    source
+        The rows.
+    together
+        What keeps rows together when some are set aside, besides that they are identical; or None.
+    ordered
+        The rows in the order given, with all copies.
+    n_compared
+        Targets of which neighbors can be compared.
+    """
+
+    source: AbstractSource
+    together: Together | None
+    ordered: AbstractSource
+    n_compared: int
+
+    def alike(self) -> bool:
+        """Look whether rows are a trajectory, as it seems, of which nothing was said."""
+        return self.together is None and neighbors_alike(self.ordered, n_targets=self.n_compared)
 
 
 def check_inputs(estimator: BaseEstimator, X: Any, *, reset: bool, y: Any = "no_validation") -> Any:
@@ -170,7 +197,9 @@ def training_data(
     reset: bool,
     given: Given = NUMBERS,
     exposure: Any = None,
-) -> AbstractSource:
+    groups: Any = None,
+    times: Any = None,
+) -> Training:
     """Check the shapes of all that `fit` is given and return it as a source.
 
     The estimator is told the names of features and targets, and how many axes these have. Columns
@@ -179,11 +208,14 @@ def training_data(
     Rows of weight 0 are dropped. Up to `MERGE_ROWS` rows, equal rows become one row with the sum
     of their weights and the rows are sorted: then training on a row twice and on the row with
     weight 2, or on the rows in another order, is the same computation to the bit, and not only up
-    to rounding.
+    to rounding. Groups and times follow the rows.
     """
     if isinstance(X, AbstractSource):
         if any(part is not None for part in (y, sample_weight, X_std, X_cov, exposure)):
-            raise ValueError("X is a source with targets and weights of its own: give it alone.")
+            raise ValueError(
+                "X is a source with targets and weights of its own: give it alone, or with groups "
+                "or times."
+            )
         if X.n_rows < 2:
             raise ValueError(f"the source has {X.n_rows} rows, but at least 2 are needed.")
         # Few rows are put in order, as arrays are: where they come from makes no difference then.
@@ -202,8 +234,9 @@ def training_data(
             names = _column_names(X.targets, n_targets, given)
             change = _with_exposure if X.exposure_name is not None else _without_exposure
             data = with_targets(X, functools.partial(change, given), names)
+        ordered, together = data, check_together(groups, times, X.n_rows)
         if X.n_rows <= MERGE_ROWS:
-            data = _in_order(data)
+            data, together = _in_order(data, together)
     else:
         X_checked, y_checked = _check_both(estimator, X, y, reset=reset, given=given)
         width = 1 if y_checked.ndim == 1 else y_checked.shape[1]
@@ -226,7 +259,8 @@ def training_data(
             changed = with_targets(rows, lambda y: given.columns(y, checked), names)
             assert isinstance(changed, Data)
             rows = changed
-        data = _in_order(rows)
+        ordered = rows
+        data, together = _in_order(rows, check_together(groups, times, len(X_checked)))
     if not reset and n_targets != estimator.n_outputs_:
         raise ValueError(
             f"y has {n_targets} targets, but the model was fitted with {estimator.n_outputs_}."
@@ -234,7 +268,9 @@ def training_data(
     if reset:
         estimator.n_outputs_, estimator._y_ndim = n_targets, y_ndim
         estimator.target_names_ = None if targets is None else targets[:n_targets]
-    return data
+    # Classes have numbers, too, but these are not near one another.
+    compared = 0 if given is not NUMBERS or is_classifier(estimator) else n_targets
+    return Training(data, together, ordered, compared)
 
 
 def _with_exposure(given: Given, y: np.ndarray) -> np.ndarray:
@@ -315,13 +351,55 @@ def check_weight(sample_weight: Any, n_rows: int) -> np.ndarray | None:
     return weight
 
 
-def _in_order(source: AbstractSource) -> Data:
+def check_together(groups: Any, times: Any, n_rows: int) -> Together | None:
+    """Return what keeps rows together: groups of any labels, or times, which are put in order.
+
+    Examples
+    --------
+    >>> check_together(["b", "a", "b"], None, 3).codes.tolist()
+    [1, 0, 1]
+    >>> check_together(None, np.array(["2024-02", "2024-01"], "datetime64"), 2).codes.tolist()
+    [1, 0]
+    """
+    if groups is None and times is None:
+        return None
+    if groups is not None and times is not None:
+        raise ValueError("groups and times both say which rows are set aside together: give one.")
+    name, given = ("times", times) if groups is None else ("groups", groups)
+    try:
+        labels = np.asarray(given)
+    except ValueError as error:  # of different lengths
+        raise ValueError(f"{name} must hold one value per row.") from error
+    if labels.shape != (n_rows,):
+        raise ValueError(f"{name} has shape {labels.shape}, but needs ({n_rows},): one per row.")
+    missing = np.array([label is None or label != label for label in labels.tolist()], bool)
+    if labels.dtype.kind in "mM":
+        missing = np.isnat(labels)
+    if missing.any():
+        raise ValueError(f"{name} has no value in row {int(np.argmax(missing))}: fill it in.")
+    if times is not None and labels.dtype.kind not in "fiubmMO":
+        raise ValueError(f"times must hold numbers or dates, but has dtype {labels.dtype}.")
+    try:
+        if groups is not None and labels.dtype.kind == "O":
+            known = {label: code for code, label in enumerate(dict.fromkeys(labels))}
+            return Together(np.array([known[label] for label in labels], np.int64))
+        codes = np.unique(labels, return_inverse=True)[1].ravel().astype(np.int64)
+    except TypeError as error:
+        kind = "labels" if times is None else "numbers or dates that can be put in order"
+        raise ValueError(f"{name} must hold {kind}, one per row.") from error
+    if times is not None and labels.dtype.kind == "O" and isinstance(labels[0], str):
+        raise ValueError("times must hold numbers or dates, but holds text.")
+    return Together(codes, in_time=times is not None)
+
+
+def _in_order(source: AbstractSource, together: Together | None) -> tuple[Data, Together | None]:
     # Looked at now, while rows stand where users know them.
     rows = Rows.joined(piece for _, _, piece in sound_rows(source))
     numbers = np.arange(len(rows.x))
     if rows.weight is not None and not rows.weight.all():
         numbers = np.flatnonzero(rows.weight)
         rows = rows.part(numbers)
+        together = together and together.part(numbers)
     x, y, weight, x_var = rows
     if not len(x):
         raise ValueError(f"{source.weight_name} must not be zero in all rows.")
@@ -332,6 +410,7 @@ def _in_order(source: AbstractSource) -> Data:
         table = np.concatenate(parts, axis=1, dtype=np.float64) + 0.0
         table, first, where = np.unique(table, axis=0, return_index=True, return_inverse=True)
         numbers = numbers[first]
+        together = together and together.merged(where.ravel(), len(table))
         weight = np.bincount(where.ravel(), weight).astype(np.float64)
         ends = np.cumsum([part.shape[1] for part in parts])[:-1]
         x, y, *rest = np.split(table, ends, axis=1)
@@ -342,4 +421,7 @@ def _in_order(source: AbstractSource) -> Data:
     # A row of weight 2 is the row twice.
     whole = weight is not None and bool((weight == np.round(weight)).all())
     repeated = source.repeated or len(x) < n_before or whole
-    return Data(x, y, weight, x_var, names=names, numbers=numbers, sound=True, repeated=repeated)
+    return (
+        Data(x, y, weight, x_var, names=names, numbers=numbers, sound=True, repeated=repeated),
+        together,
+    )

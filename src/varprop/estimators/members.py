@@ -19,6 +19,7 @@ from varprop.data.parts import gather
 from varprop.data.source import AbstractSource, Data, Rows
 from varprop.data.statistics import Scaling, Statistics, standardized
 from varprop.errors import TrainingError
+from varprop.estimators.inputs import Training
 from varprop.estimators.options import (
     epoch_recipe,
     likelihood_class,
@@ -82,8 +83,9 @@ class Task:
         Of the rows, or of the model to go on from.
     aside
         What is set aside, if it is chosen already.
-    before
-        The rows before their targets were made logarithms of, if they were.
+    training
+        What `fit` was given: the rows before targets were made logarithms of, if they were, and
+        which of them belong together.
     """
 
     options: Mapping[str, Any]
@@ -91,7 +93,7 @@ class Task:
     statistics: Statistics
     scaling: Scaling
     aside: SetAside | None = None
-    before: AbstractSource | None = None
+    training: Training | None = None
 
     @functools.cached_property
     def likelihood(self) -> type[AbstractLikelihood]:
@@ -154,7 +156,8 @@ class Task:
         source, aside = self.data, self.aside
         if aside is None and options["validation"] is not None:
             every_row = options["validation"] == "bag"
-            aside = SetAside.of(self.data, aside_seed, every_row=every_row)
+            together = None if self.training is None else self.training.together
+            aside = SetAside.of(self.data, aside_seed, every_row=every_row, together=together)
         folds = () if aside is None else aside.folds
         source = self.data if aside is None else aside.source
         groups = [_Group(None, None, options["n_members"])]

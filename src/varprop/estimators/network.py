@@ -62,14 +62,23 @@ class AbstractNetwork(AbstractEstimator):
     # ---- training ---------------------------------------------------------------------------
 
     def _fit(
-        self, X: Any, y: Any, weight: Any, X_std: Any, X_cov: Any, exposure: Any = None
+        self,
+        X: Any,
+        y: Any,
+        weight: Any,
+        X_std: Any,
+        X_cov: Any,
+        exposure: Any = None,
+        *,
+        groups: Any = None,
+        times: Any = None,
     ) -> None:
         """Train on these rows, from a new start unless `warm_start`, and say what to know of it."""
         members = self.members_ if self.warm_start and hasattr(self, "members_") else None
-        task = self._task(members, X, y, weight, X_std, X_cov, exposure)
+        task = self._task(members, X, y, weight, X_std, X_cov, exposure, groups, times)
         told = self._train(task, members)
         self._held = None  # what it was judged by has served
-        self._see(task.data if task.before is None else task.before)
+        self._see(task.data if task.training is None else task.training.source)
         for remark in told:
             warnings.warn(remark, stacklevel=3)
 
@@ -136,12 +145,14 @@ class AbstractNetwork(AbstractEstimator):
         X_std: Any,
         X_cov: Any,
         exposure: Any,
+        groups: Any = None,
+        times: Any = None,
     ) -> Task:
         """Check all that was given, and return what members, new or old, are trained on."""
         self._validate_params()
         options = self._options()
         kind = likelihood_class(options)
-        before = training_data(
+        training = training_data(
             self,
             X,
             y,
@@ -151,15 +162,17 @@ class AbstractNetwork(AbstractEstimator):
             reset=members is None,
             given=kind.given,
             exposure=exposure,
+            groups=groups,
+            times=times,
         )
-        data = as_trained(before, kind)
+        data = as_trained(training.source, kind)
         statistics = Statistics.of(data)
         if members is None:
             scaling = statistics.scaling.of_columns(kind.column_scaling)
-            return Task(options, data, statistics, scaling, before=before)
+            return Task(options, data, statistics, scaling, training=training)
         with jax.enable_x64(self.dtype == "float64"):
             check_goes_on(members, options, self.n_features_in_)
-        return Task(options, data, statistics, self.scaling_, before=before)
+        return Task(options, data, statistics, self.scaling_, training=training)
 
     # ---- prediction -------------------------------------------------------------------------
 

@@ -198,6 +198,8 @@ class FAWNRegressor(AbstractNetwork, AbstractRegressor):
         X_cov: Any = None,
         *,
         exposure: Any = None,
+        groups: Any = None,
+        times: Any = None,
     ) -> FAWNRegressor:
         """Train on these rows, from a new start unless `warm_start`.
 
@@ -216,13 +218,19 @@ class FAWNRegressor(AbstractNetwork, AbstractRegressor):
             Its covariances, or one for all rows, where errors of a row are correlated.
         exposure : array-like of shape (n_rows,), default=None
             Of counts: what a row's rate is multiplied by (hours, people, area); 1 unless given.
+        groups : array-like of shape (n_rows,), default=None
+            Labels of rows that belong together (a patient, a machine, a day): those of one group
+            are set aside together or not at all, as identical rows are. Of a source, in its order.
+        times : array-like of shape (n_rows,), default=None
+            Numbers or dates, instead of groups: what is set aside are blocks of time. With
+            ``validation="check"`` these are the last fifth of the rows.
 
         Returns
         -------
         FAWNRegressor
             The estimator itself. After Ctrl-C it is what there was then, with a warning.
         """
-        self._fit(X, y, sample_weight, X_std, X_cov, exposure)
+        self._fit(X, y, sample_weight, X_std, X_cov, exposure, groups=groups, times=times)
         return self
 
     def partial_fit(

@@ -11,10 +11,12 @@ from sklearn.exceptions import ConvergenceWarning
 from varprop.data.parts import gather
 from varprop.data.source import AbstractSource
 from varprop.data.statistics import Scaling
+from varprop.data.together import Together
 from varprop.errors import FitWarning
+from varprop.estimators.inputs import Training
 from varprop.estimators.members import Task
 from varprop.estimators.trained import Trained
-from varprop.estimators.validation import in_memory
+from varprop.estimators.validation import N_FOLDS, SetAside, in_memory
 from varprop.predictive.categories import Categories
 from varprop.training.result import propagate
 from varprop.training.schedule import Outcome
@@ -55,6 +57,10 @@ def remarks(model: Any, task: Task, trained: Trained) -> list[Warning]:
             )
         )
     found += map(FitWarning, _collapse(model, trained))
+    if trained.aside is not None and task.training is not None:
+        found += map(FitWarning, order_of_rows(task.training))
+        if task.options["validation"] == "bag":
+            found += map(FitWarning, few_folds(trained.aside, task.training.together))
     found += map(FitWarning, too_many_inputs(len(task.scaling.x_shift), task.data.n_rows))
     if model.dtype == "float32":
         found += map(FitWarning, lost_digits(task.data, task.scaling))
@@ -111,6 +117,27 @@ def _collapse(model: Any, trained: Trained) -> Iterator[str]:
             f"{new_nll:.3g}, its training rows {trained_nll:.3g}. It has {model.trust_:.0%} of the "
             f"prediction, the constant {'frequencies' if classes else 'Gaussian'} the rest; give "
             f"it more rows or fewer hidden units, raise kl_weight{'' if classes else _OR_STACK}."
+        )
+
+
+def order_of_rows(training: Training) -> Iterator[str]:
+    """Say that rows look like a trajectory, if they do."""
+    if training.alike():
+        yield (
+            "neighboring rows are nearly equal, as along a trajectory: rows that were set aside "
+            "have near copies in the rest, so that the model may be far too sure; give times=, or "
+            "groups= if there are several trajectories (shuffle the rows if their order says "
+            "nothing)."
+        )
+
+
+def few_folds(aside: SetAside, together: Together | None) -> Iterator[str]:
+    """Say that there are fewer folds than usual, since rows belong together."""
+    n_folds = len(aside.folds)
+    if together is not None and 1 < n_folds < N_FOLDS:
+        yield (
+            f"{together.name} part the rows into {n_folds} only: there are {n_folds} folds instead "
+            f"of {N_FOLDS}, and a network of each is trained on fewer rows."
         )
 
 

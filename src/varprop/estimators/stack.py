@@ -118,13 +118,22 @@ class StackedRegressor(AbstractStack, AbstractRegressor):
         X_cov: Any = None,
         *,
         exposure: Any = None,
+        groups: Any = None,
+        times: Any = None,
     ) -> StackedRegressor:
         """Train the networks on all folds and weigh them.
 
         Parameters
         ----------
         X, y, sample_weight, X_std, X_cov, exposure
-            As in `FAWNRegressor.fit`; X may be a source, given alone.
+            As in `FAWNRegressor.fit`; X may be a source, given without the others.
+        groups : array-like of shape (n_rows,), default=None
+            Labels of rows that belong together (a patient, a machine, a day): rows of one group
+            share a fold, as identical rows do, and there are fewer folds than five if there are
+            fewer groups. Of a source, in its order.
+        times : array-like of shape (n_rows,), default=None
+            Numbers or dates, instead of groups: the folds are five blocks of time, so that
+            neighbors in time share one, but at four borders.
 
         Returns
         -------
@@ -134,7 +143,7 @@ class StackedRegressor(AbstractStack, AbstractRegressor):
         self._validate_params()
         named = self._networks()
         self._likelihood = self._observed_by(named)
-        data = training_data(
+        training = training_data(
             self,
             X,
             y,
@@ -144,8 +153,10 @@ class StackedRegressor(AbstractStack, AbstractRegressor):
             reset=True,
             given=self._kind.given,
             exposure=exposure,
+            groups=groups,
+            times=times,
         )
-        self._train(named, data)
+        self._train(named, training)
         return self
 
     # ---- prediction -------------------------------------------------------------------------

@@ -94,14 +94,24 @@ class StackedClassifier(ClassMethods, AbstractStack):
         return default_class_networks()
 
     def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, X_std: Any = None, X_cov: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        X_std: Any = None,
+        X_cov: Any = None,
+        *,
+        groups: Any = None,
+        times: Any = None,
     ) -> StackedClassifier:
         """Train the networks on all folds and weigh them.
 
         Parameters
         ----------
         X, y, sample_weight, X_std, X_cov
-            As in `FAWNClassifier.fit`; X may be a source, given alone.
+            As in `FAWNClassifier.fit`; X may be a source, given without the others.
+        groups, times : array-like of shape (n_rows,), default=None
+            Which rows share a fold: as in `StackedRegressor.fit`.
 
         Returns
         -------
@@ -123,8 +133,10 @@ class StackedClassifier(ClassMethods, AbstractStack):
         for sentence in lonely_classes(codes, self.classes_):
             warnings.warn(FitWarning(sentence), stacklevel=2)
         self._likelihood = self._observed_by(named)
-        data = training_data(self, X, codes, weight, X_std, X_cov, reset=True)
-        self._train(named, data)
+        training = training_data(
+            self, X, codes, weight, X_std, X_cov, reset=True, groups=groups, times=times
+        )
+        self._train(named, training)
         return self
 
     def predict_dist(

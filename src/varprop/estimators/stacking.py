@@ -16,9 +16,10 @@ from varprop.data.source import AbstractSource
 from varprop.data.statistics import Statistics
 from varprop.errors import FitWarning, TrainingError
 from varprop.estimators.base import AbstractEstimator
+from varprop.estimators.inputs import Training
 from varprop.estimators.members import START_ROWS, Task, worst
 from varprop.estimators.network import AbstractNetwork
-from varprop.estimators.remarks import lost_digits, too_many_inputs
+from varprop.estimators.remarks import few_folds, lost_digits, order_of_rows, too_many_inputs
 from varprop.estimators.validation import (
     Judged,
     SetAside,
@@ -95,13 +96,14 @@ class AbstractStack(AbstractEstimator):
 
     # ---- training ---------------------------------------------------------------------------
 
-    def _train(self, named: list[tuple[str, Any]], data: AbstractSource) -> None:
+    def _train(self, named: list[tuple[str, Any]], training: Training) -> None:
         """Train networks on all folds of rows, weigh them, and say what to know of it."""
+        data = training.source
         statistics = Statistics.of(data)
         self.scaling_ = statistics.scaling.of_columns(self._kind.column_scaling)
         self.estimators_, self.linear_ = [], None
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        aside = SetAside.of(data, seed, every_row=True)
+        aside = SetAside.of(data, seed, every_row=True, together=training.together)
         self.n_seen_ = aside.n_different
         judged: dict[str, Judged] = {}
         few = bool(named) and aside.n_different < _FOR_NETWORKS
@@ -153,6 +155,8 @@ class AbstractStack(AbstractEstimator):
         if any(network.dtype == "float32" for _, network in self.estimators_):
             for sentence in lost_digits(data, self.scaling_):
                 self._warn(sentence)
+        for sentence in (*order_of_rows(training), *few_folds(aside, training.together)):
+            self._warn(sentence)
         for sentence in too_many_inputs(self.n_features_in_, aside.n_different):
             self._warn(sentence)
         if few:

@@ -15,8 +15,9 @@ import numpy as np
 
 from varprop.data.fingerprints import fold_numbers, row_hashes
 from varprop.data.parts import gather, split_source
-from varprop.data.source import AbstractSource, Data, Rows
+from varprop.data.source import AbstractSource, Data, Rows, SourceError
 from varprop.data.targets import with_targets
+from varprop.data.together import Together
 from varprop.learning.likelihoods import AbstractLikelihood
 from varprop.learning.likelihoods.given import logarithms
 from varprop.predictive.blend import mixture
@@ -63,7 +64,8 @@ class SetAside:
     source
         To train on; of rows in memory all of them, from which folds pick.
     folds
-        One, or `N_FOLDS` that together set every row aside once; none if there are too few rows.
+        One, or `N_FOLDS` that together set every row aside once, or fewer if there are fewer groups
+        of rows; none if there are too few rows.
     n_rows
         What the rows set aside stand for.
     n_different
@@ -76,7 +78,14 @@ class SetAside:
     n_different: int
 
     @classmethod
-    def of(cls, source: AbstractSource, seed: int, *, every_row: bool) -> SetAside:
+    def of(
+        cls,
+        source: AbstractSource,
+        seed: int,
+        *,
+        every_row: bool,
+        together: Together | None = None,
+    ) -> SetAside:
         """Choose the rows; identical ones are always together, and order does not matter.
 
         Parameters
@@ -88,17 +97,35 @@ class SetAside:
         every_row
             Whether every row is to be set aside once. Of more rows than are held in memory only
             some are, for good.
+        together
+            What else keeps rows together: their groups, or time, of which folds are blocks then.
+            What is set aside only once are the last rows in time.
+
+        Raises
+        ------
+        ValueError
+            If all rows belong together.
         """
         n_numbers = source.row_numbers * source.n_rows
         if not isinstance(source, Data) and 8 * n_numbers > _MEMORY_BYTES:
             share = min(1 / N_FOLDS, _MOST_HELD / source.n_rows)
-            source, held = split_source(source, share=share, seed=seed, by_content=True)
-            return cls(source, (Fold(None, gather(held)),), source.n_rows, source.n_rows)
+            try:
+                source, held = split_source(
+                    source, share=share, seed=seed, by_content=True, together=together
+                )
+            except SourceError as error:
+                raise error if together is None else _all_together(together) from error
+            # A group may be large.
+            rows = gather(held) if together is None else gather(held, most=_MOST_HELD)
+            return cls(source, (Fold(None, rows),), source.n_rows, source.n_rows)
         data = in_memory(source)
         hashes = row_hashes(data.x, data.y, data.x_var)
-        number, n_different = fold_numbers(hashes, N_FOLDS, seed), len(np.unique(hashes))
+        n_different = len(np.unique(hashes))
         if n_different == 1:
             return cls(data, (), data.n_rows, 1)
+        number = fold_numbers(hashes, N_FOLDS, seed, together)
+        if together is not None and not number.any():
+            raise _all_together(together)
         whole = Rows(data.x, data.y, data.weight, data.x_var)
         folds = [
             Fold(np.flatnonzero(number != fold), whole.part(number == fold))
@@ -114,6 +141,16 @@ class SetAside:
         folds = [Fold(f.rows, f.held._replace(y=change(f.held.y))) for f in self.folds]
         source = as_trained(self.source, likelihood)
         return dataclasses.replace(self, source=source, folds=tuple(folds))
+
+
+def _all_together(together: Together) -> ValueError:
+    all_same = f"all {together.name} are the same"
+    if not together.in_time:
+        all_same = "all rows are of one group, or of groups that are joined by identical rows"
+    return ValueError(
+        f"{together.name} leaves no rows to set aside, since {all_same}: give at least two that "
+        "differ, or leave it out."
+    )
 
 
 def as_trained(data: AbstractSource, likelihood: type[AbstractLikelihood]) -> AbstractSource:

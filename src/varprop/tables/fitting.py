@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from varprop.tables.belonging import hold_out, how_held
 from varprop.tables.columns import count_rows, join_rows
 from varprop.tables.model import Scored, TableModel
 from varprop.tables.outcomes import Outcome
@@ -81,7 +82,8 @@ def fit_table(
         "stack" for networks and simple models, weighted by rows they have not seen; "network" for
         one network beside the simple models; "linear" for the simple models alone.
     holdout
-        Part of the rows to hold out; 0 for none.
+        Part of the rows to hold out; 0 for none. With a group among the roles these are whole
+        groups, with a time the last rows in it.
     refit
         Whether to fit once more, on all rows, after scoring.
     seed
@@ -123,9 +125,15 @@ def fit_table(
             f"scorecard{advice}."
         )
         n_held = 0
-    on_notes(tuple(notes))
     held = np.zeros(len(table.keep), bool)
-    held[_held_out(used, table.codes[used], n_held, np.random.default_rng(seed))] = True
+    if table.together is None:
+        held[_held_out(used, table.codes[used], n_held, np.random.default_rng(seed))] = True
+    else:
+        own = table.together.part(used)
+        mask = hold_out(own, table.codes[used], n_held, least=MIN_HOLDOUT, seed=seed)
+        notes.append(how_held(own, mask, roles.belonging[0], wanted=n_held > 0))
+        held[used[mask]], n_held = True, int(mask.sum())
+    on_notes(tuple(notes))
     begin = time.perf_counter()
     regressor = unfitted(model, options, table.outcome, seed=seed, progress=progress)
     fitted, told = _fit(table, table.keep & ~held, regressor)
@@ -234,7 +242,8 @@ def _fit(table: Survey, chosen: np.ndarray, unfitted: Any) -> tuple[TableModel, 
     try:
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
-            regressor.fit(rows)
+            together = table.together and table.together.part(chosen)
+            regressor.fit(rows, **({} if together is None else {together.name: together.codes}))
     except ValueError as error:  # the library's own sentence: training became infinite, and so on
         raise TableError(str(error)) from error
     if regressor.outcome_ == "interrupted":
@@ -243,5 +252,12 @@ def _fit(table: Survey, chosen: np.ndarray, unfitted: Any) -> tuple[TableModel, 
     # Columns are found by name: scikit-learn's check would only warn of bare arrays.
     del regressor.feature_names_in_
     # In the words of the command line, as all that is said of a table.
-    sentences = [str(warning.message).replace("max_iter", "--max-iter") for warning in told]
+    sentences = [_in_options(str(warning.message)) for warning in told]
     return TableModel(regressor, rows.preprocessing), list(dict.fromkeys(sentences))
+
+
+def _in_options(sentence: str) -> str:
+    words = {"max_iter": "--max-iter", "times=": "--time", "groups=": "--group"}
+    for argument, option in words.items():
+        sentence = sentence.replace(argument, option)
+    return sentence

@@ -26,6 +26,9 @@ class Roles:
         "error", "drop" or "impute".
     exposure, censoring, upper
         Columns that say more of the target, see `varprop.tables.outcomes.Outcome`.
+    group, time
+        A column of rows that belong together, or of times: kept from the network, and followed when
+        rows are held out. One of the two.
     """
 
     targets: tuple[str, ...]
@@ -37,6 +40,13 @@ class Roles:
     exposure: str | None = None
     censoring: str | None = None
     upper: str | None = None
+    group: str | None = None
+    time: str | None = None
+
+    @property
+    def belonging(self) -> tuple[str, ...]:
+        """Columns that say which rows belong together, and no more of them."""
+        return tuple(name for name in (self.group, self.time) if name is not None)
 
     @property
     def more(self) -> tuple[str, ...]:
@@ -59,12 +69,15 @@ def wrong_roles(roles: Roles, names: tuple[str, ...], label: str) -> list[str]:
             "the columns, or give a table with inputs and a target."
         ]
     problems = []
-    unique = (roles.targets, roles.ids, roles.dropped, roles.more)
+    unique = (roles.targets, roles.ids, roles.dropped, roles.more, roles.belonging)
     kinds = (roles.categories, roles.numbers)
     for name in dict.fromkeys(name for names_ in (*unique, *kinds) for name in names_):
         if name not in names:
             problems.append(no_column(name, names, label))
+    if roles.group is not None and roles.time is not None:
+        problems.append("--group and --time both say which rows are held out together: give one.")
     more = ", --exposure, --censoring, --upper" if roles.more else ""
+    more += ", --group, --time" if roles.belonging else ""
     for among, options in (
         (unique, f"--target, --id{more} and --drop"),
         (kinds, "--category and --number"),

@@ -16,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from varprop.data.statistics import Moments
+from varprop.data.together import Together
+from varprop.tables.belonging import Belonging
 from varprop.tables.cells import to_floats, to_text
 from varprop.tables.columns import CategoryColumn, Column, NumberColumn, Preprocessing, count_rows
 from varprop.tables.deciding import decide, look_closer
@@ -54,6 +56,8 @@ class Survey:
         What the targets are.
     codes
         Number of the class in every row, shape (rows,); zeros unless targets are classes.
+    together
+        Which rows belong together, if the user says so; of all rows.
     """
 
     table: Source
@@ -64,6 +68,7 @@ class Survey:
     notes: tuple[str, ...]
     outcome: Outcome
     codes: np.ndarray
+    together: Together | None = None
 
     def learn(self, chosen: np.ndarray) -> Preprocessing:
         """Learn means, variances and levels from some of the rows, given by a mask."""
@@ -104,7 +109,8 @@ class Survey:
         text = dataclasses.replace(
             self.table.told, decimal=shown.decimal, thousands=shown.thousands
         )
-        names = (roles.targets, roles.ids, roles.dropped)
+        # Which rows belong together is of no use to a prediction.
+        names = (roles.targets, roles.ids, (*roles.dropped, *roles.belonging))
         units = tuple(self.table.readings.get(t, Reading()).unit for t in roles.targets)
         signs = units if any(units) else ()
         return Preprocessing(tuple(inputs), *names, roles.missing, text, signs, self.outcome)
@@ -133,14 +139,15 @@ def survey(table: Source, roles: Roles, likelihood: str = "auto") -> Survey:
     problems = wrong_roles(roles, table.names, label)
     if problems and (len(table.names) < 2 or _is_large(table)):
         raise TableError(*problems)
-    coded = [roles.censoring] if roles.censoring and roles.censoring not in roles.targets else []
-    as_text = (*roles.ids, *roles.categories, *coded)
+    coded = [name for name in (roles.censoring, roles.group) if name is not None]
+    # One that is a target as well is wrong, and is told so once: as numbers it stays one.
+    as_text = (*roles.ids, *roles.categories, *(n for n in coded if n not in roles.targets))
     table = table.load(text=as_text, numbers=roles.numbers)
     if sum(table.block_rows) < 2:
         problems.append(f"{label} has only one row: a model needs at least two, better hundreds.")
         raise TableError(*problems)
     notes = list(table.notes)
-    said = {*roles.targets, *roles.ids, *roles.dropped, *roles.more}
+    said = {*roles.targets, *roles.ids, *roles.dropped, *roles.more, *roles.belonging}
     if not table.names[0] and "" not in said and _counts_rows(table):
         notes.append("the first column has no name and counts the rows: it is left out.")
         roles = dataclasses.replace(roles, dropped=(*roles.dropped, ""))
@@ -156,7 +163,15 @@ def survey(table: Source, roles: Roles, likelihood: str = "auto") -> Survey:
     keep, missing, first = [], [], 0
     upper = [roles.upper] if roles.upper in table.names else []
     exposure = [roles.exposure] if roles.exposure in table.names else []
-    for batch in table.read([*there, *names, *upper, *exposure]):
+    # A column that has another role is a problem already.
+    others = {*roles.targets, *roles.ids, *roles.dropped, *roles.more}
+    belonging = [
+        Belonging(name, roles, table)
+        for name in dict.fromkeys(roles.belonging)
+        if name in table.names and name not in others
+    ]
+    more = [*upper, *exposure, *(column.name for column in belonging)]
+    for batch in table.read([*there, *names, *more]):
         none = [np.zeros(batch.num_rows, bool)]
         lost = [column.add(batch.column(column.name), first) for column in targets]
         if upper:  # either end of a range is enough
@@ -164,6 +179,8 @@ def survey(table: Source, roles: Roles, likelihood: str = "auto") -> Survey:
         holes = [column.add(batch.column(column.name), first) for column in inputs]
         if roles.missing == "drop":
             holes += [np.asarray(batch.column(n).is_null(nan_is_null=True)) for n in exposure]
+        without = [column.add(batch.column(column.name), first) for column in belonging]
+        holes += without if roles.missing == "drop" else []
         keep.append(~np.logical_or.reduce(none + lost))
         missing.append(np.logical_or.reduce(none + holes))
         first += batch.num_rows
@@ -174,6 +191,7 @@ def survey(table: Source, roles: Roles, likelihood: str = "auto") -> Survey:
         problem = column.judge(notes)
         if problem:
             problems.append(problem)
+    problems += [problem for column in belonging if (problem := column.judge())]
     if problems:
         raise TableError(*problems)
     kept, hollow = np.concatenate(keep), np.concatenate(missing)
@@ -198,7 +216,8 @@ def survey(table: Source, roles: Roles, likelihood: str = "auto") -> Survey:
     holes_left = roles.missing == "impute" and any(
         column.kind == "number" and column.first_hole is not None for column in inputs
     )
-    return Survey(table, kept, kinds, roles, holes_left, tuple(notes), outcome, codes)
+    together = belonging[0].together(kept) if belonging else None
+    return Survey(table, kept, kinds, roles, holes_left, tuple(notes), outcome, codes, together)
 
 
 def _is_large(table: Source) -> bool:

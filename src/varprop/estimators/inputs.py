@@ -14,7 +14,7 @@ from varprop.data.neighbors import neighbors_alike
 from varprop.data.source import AbstractSource, Data, Rows
 from varprop.data.statistics import first_nonfinite, no_covariance, sound_rows
 from varprop.data.targets import with_targets
-from varprop.data.together import Together
+from varprop.data.together import Together, check_together
 from varprop.learning.likelihoods.given import NUMBERS, Given
 
 #: Up to this many rows, equal rows are merged and the rest is put in a fixed order.
@@ -349,47 +349,6 @@ def check_weight(sample_weight: Any, n_rows: int) -> np.ndarray | None:
     if weight.shape != (n_rows,):
         raise ValueError(f"sample_weight has shape {weight.shape}, but there are {n_rows} rows.")
     return weight
-
-
-def check_together(groups: Any, times: Any, n_rows: int) -> Together | None:
-    """Return what keeps rows together: groups of any labels, or times, which are put in order.
-
-    Examples
-    --------
-    >>> check_together(["b", "a", "b"], None, 3).codes.tolist()
-    [1, 0, 1]
-    >>> check_together(None, np.array(["2024-02", "2024-01"], "datetime64"), 2).codes.tolist()
-    [1, 0]
-    """
-    if groups is None and times is None:
-        return None
-    if groups is not None and times is not None:
-        raise ValueError("groups and times both say which rows are set aside together: give one.")
-    name, given = ("times", times) if groups is None else ("groups", groups)
-    try:
-        labels = np.asarray(given)
-    except ValueError as error:  # of different lengths
-        raise ValueError(f"{name} must hold one value per row.") from error
-    if labels.shape != (n_rows,):
-        raise ValueError(f"{name} has shape {labels.shape}, but needs ({n_rows},): one per row.")
-    missing = np.array([label is None or label != label for label in labels.tolist()], bool)
-    if labels.dtype.kind in "mM":
-        missing = np.isnat(labels)
-    if missing.any():
-        raise ValueError(f"{name} has no value in row {int(np.argmax(missing))}: fill it in.")
-    if times is not None and labels.dtype.kind not in "fiubmMO":
-        raise ValueError(f"times must hold numbers or dates, but has dtype {labels.dtype}.")
-    try:
-        if groups is not None and labels.dtype.kind == "O":
-            known = {label: code for code, label in enumerate(dict.fromkeys(labels))}
-            return Together(np.array([known[label] for label in labels], np.int64))
-        codes = np.unique(labels, return_inverse=True)[1].ravel().astype(np.int64)
-    except TypeError as error:
-        kind = "labels" if times is None else "numbers or dates that can be put in order"
-        raise ValueError(f"{name} must hold {kind}, one per row.") from error
-    if times is not None and labels.dtype.kind == "O" and isinstance(labels[0], str):
-        raise ValueError("times must hold numbers or dates, but holds text.")
-    return Together(codes, in_time=times is not None)
 
 
 def _in_order(source: AbstractSource, together: Together | None) -> tuple[Data, Together | None]:

@@ -197,6 +197,9 @@ def test_settings_of_others_are_the_ones_written_down():
         "pbp": {"hidden_layer_sizes": [50], "n_epochs": 40},
         "gp": {"n_restarts": 3},
         "ngboost": {"max_trees": 2000, "learning_rate": 0.01},
+        "catboost": {"max_trees": 1000},
+        "quantiles": {"max_trees": 100, "learning_rate": 0.1},
+        "linear": {},
         "mc-dropout": {"n_samples": 100, "dropout": 0.05, **steps},
         "deep-ensemble": {"n_members": 5, "n_epochs": 40, "batch_size": 100, "learning_rate": 0.03},
     }

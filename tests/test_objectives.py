@@ -243,3 +243,7 @@ def test_equal_objectives_share_a_program():
     structure = take_apart((tiny.model(0), three))[0]
     assert structure == take_apart((tiny.model(1), SampledVI(n_samples=3)))[0]
     assert structure != take_apart((tiny.model(0), four))[0]
+
+
+def test_which_objectives_tell_model_from_noise():
+    assert [kind.identifies_noise for kind in (VI, SampledVI, ROPD)] == [True, True, False]

@@ -65,6 +65,20 @@ def test_one_gaussian_per_layer(x64):
     np.testing.assert_allclose(prior.kl(network), truth, rtol=1e-13)
 
 
+def test_a_scale_for_each_input_at_its_optimum(x64):
+    """By hand: the best scale of what leaves an input, of a layer's weights; biases by N(0, 1)."""
+    network = gaussian_network()
+    truth = 0.0
+    for number, (weight, bias) in enumerate(priors.weights_by_layer(network)):
+        mean, std = np.asarray(weight.mean), np.exp(np.asarray(weight.log_std))
+        columns = range(mean.shape[1]) if number == 0 else [slice(None)]
+        for at in columns:
+            best = np.sqrt(np.mean(mean[:, at] ** 2 + std[:, at] ** 2))
+            truth += gaussian_kl(mean[:, at], std[:, at], 0.0, best)
+        truth += gaussian_kl(np.asarray(bias.mean), np.exp(np.asarray(bias.log_std)), 0.0, 1.0)
+    np.testing.assert_allclose(priors.AutomaticRelevance().kl(network), truth, rtol=1e-12)
+
+
 def test_a_prior_for_too_few_layers_is_refused():
     with pytest.raises(
         ValueError, match="prior has 1 layers, but the network has a layer number 2"

@@ -18,13 +18,13 @@ from varprop.plotting.style import (
     finish,
 )
 from varprop.predictive import diagnostics
+from varprop.predictive.contract import AbstractNumeric
 from varprop.predictive.diagnostics import of_one_output
-from varprop.predictive.distribution import Predictive
 from varprop.predictive.mixtures import ArrayLike
 
 
 def plot_predicted_observed(
-    y: ArrayLike, prediction: Predictive, *, coverage: float = 0.9, ax: Axes | None = None
+    y: ArrayLike, prediction: AbstractNumeric, *, coverage: float = 0.9, ax: Axes | None = None
 ) -> Axes:
     """Draw predicted values with intervals over observed ones; diamonds fell outside.
 
@@ -60,7 +60,7 @@ def plot_predicted_observed(
 
 def plot_calibration(
     y: ArrayLike,
-    prediction: Predictive,
+    prediction: AbstractNumeric,
     *,
     levels: ArrayLike | None = None,
     probability: float = 0.95,
@@ -96,7 +96,7 @@ def plot_calibration(
 
 def plot_pit(
     y: ArrayLike,
-    prediction: Predictive,
+    prediction: AbstractNumeric,
     *,
     n_bins: int | None = None,
     probability: float = 0.95,
@@ -131,7 +131,7 @@ def plot_pit(
 
 def plot_error_by_std(
     y: ArrayLike,
-    prediction: Predictive,
+    prediction: AbstractNumeric,
     *,
     n_bins: int | None = None,
     probability: float = 0.95,

@@ -10,6 +10,7 @@ from scipy.special import ndtri
 
 from varprop.plotting.style import BLUE, GREY, ORANGE, Axes, Look, area, axes, finish, one_column
 from varprop.predictive.checks import as_float
+from varprop.predictive.contract import AbstractNumeric
 from varprop.predictive.diagnostics import of_one_output
 from varprop.predictive.distribution import Predictive
 from varprop.predictive.mixtures import ArrayLike
@@ -17,7 +18,7 @@ from varprop.predictive.mixtures import ArrayLike
 
 def plot_band(
     x: ArrayLike,
-    prediction: Predictive,
+    prediction: AbstractNumeric,
     *,
     y: ArrayLike | None = None,
     x_observed: ArrayLike | None = None,
@@ -78,7 +79,7 @@ def plot_band(
 
 def plot_density(
     samples: ArrayLike,
-    prediction: Predictive,
+    prediction: AbstractNumeric,
     *,
     row: int = 0,
     n_bins: int | None = None,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from varprop.predictive.categories import Categories
-from varprop.predictive.contract import AbstractContinuous
+from varprop.predictive.contract import AbstractContinuous, AbstractNumeric
 from varprop.predictive.distribution import Predictive
 from varprop.predictive.importance import feature_importance
 from varprop.tables.budgets import budget_of_rows
@@ -135,7 +135,7 @@ class _ByColumn:
     model: TableModel
     rows: Encoded
 
-    def predict_dist(self, numbers: np.ndarray) -> Predictive:
+    def predict_dist(self, numbers: np.ndarray) -> AbstractNumeric:
         X = np.empty_like(self.rows.X, shape=(len(numbers), self.rows.X.shape[1]))
         std = None if self.rows.X_std is None else np.empty_like(X)
         for number, place in enumerate(self.model.preprocessing.slices):

@@ -21,7 +21,8 @@ def default_networks(**options: Any) -> list[tuple[str, FAWNRegressor]]:
     that depends on the input and a prior for each input; "skewed" as that, but with noise of one
     size behind a learned transform of the target, and only where targets are skewed: a stack leaves
     it out if no transform makes them more Gaussian. A `likelihood` other than "gaussian" is that of
-    the first two, and there is no third, nor with the covariance of outputs.
+    the first two, and there is no third, nor with the covariance of outputs or other weights than
+    Gaussian ones.
 
     Examples
     --------
@@ -29,12 +30,12 @@ def default_networks(**options: Any) -> list[tuple[str, FAWNRegressor]]:
     ['ropd', 'vi', 'skewed']
     """
     plain = options.get("likelihood", "gaussian") == "gaussian"
-    other = {"objective": "vi"}
-    if options.get("weights", "gaussian") == "gaussian":
+    other, relevance = {"objective": "vi"}, options.get("weights", "gaussian") == "gaussian"
+    if relevance:
         other["prior"] = "ard"
     second = {**other, "likelihood": "heteroscedastic"} if plain else other
     networks = [("ropd", FAWNRegressor(**options)), ("vi", FAWNRegressor(**{**options, **second}))]
-    if plain and not options.get("output_covariance"):
+    if plain and relevance and not options.get("output_covariance"):
         third = {**options, **other, "likelihood": "yeo-johnson"}
         networks.append(("skewed", FAWNRegressor(**third)))
     return networks

@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml
 	touch $@
 
 test: $(STAMP)  ## run every test there is
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 mutants: $(STAMP)  ## damage the code on purpose: at least 95 in 100 changes must fail a test (resumes)
 	$(BIN)/python tools/mutants.py --at-least 0.95

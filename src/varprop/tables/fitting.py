@@ -215,7 +215,7 @@ def networks(
     Examples
     --------
     >>> [name for name, _ in networks("stack", {})], networks("linear", {})
-    (['ropd', 'vi'], [])
+    (['ropd', 'vi', 'skewed'], [])
     >>> [[name for name, _ in networks(model, {}, classes=True)] for model in MODELS]
     [['network', 'cold', 'linear'], ['network', 'linear'], ['linear']]
     """

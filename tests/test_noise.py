@@ -190,3 +190,11 @@ def test_dtype_follows_the_data(dtype):
 def test_noise_is_not_trained():
     for noise in (nn.Dropout(0.3), nn.AdditiveNoise(nn.Normal()), nn.DropConnect(0.1)):
         assert count_parameters(noise) == 0
+
+
+def test_covariances_of_noise_that_differs_by_component_are_refused():
+    x = Gaussian(jnp.zeros(3), jnp.ones(3))
+    for kind in (nn.AdditiveNoise, nn.MultiplicativeNoise):
+        noise = kind(nn.Normal(jnp.zeros(3), jnp.ones(3)))
+        with pytest.raises(TypeError, match="alike for all components only"):
+            noise.covariance(x, x, jnp.ones(3), same=True)

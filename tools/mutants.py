@@ -111,6 +111,10 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "wide = jnp.where(small, 1.0, var)  ->  wide = jnp.where(small, 2.0, var)",
     ): "A number that is not selected in the end.",
     (
+        "nn/noise.py",
+        "return moments  ->  return -moments",
+    ): "Covariances take the square of its mean, and its variance.",
+    (
         "nn/parameters.py",
         "sizes = [int(np.prod(shape, dtype=int)) for shape in self.shapes]  ->  "
         "sizes = [int((np.prod(shape))) for shape in self.shapes]",

@@ -156,8 +156,9 @@ class YeoJohnsonLikelihood(AbstractTransformed):
     def worth_trying(cls, y: np.ndarray, weight: np.ndarray | None) -> bool:
         """Return whether the best transform makes a constant Gaussian of some target likelier.
 
-        By more than 0.02 nats a row: where it does not, networks behind a transform had next to no
-        weight in stacks.
+        By more than 0.02 nats a row. Of twelve tables all are below 0.008 or above 0.13; on those
+        below, networks behind a transform predicted worse than ones whose noise depends on the
+        input (docs/likelihoods.md).
         """
         powers = np.linspace(0.0, 2.0, 21)
         likeliest = np.max([_log_density(y, weight, power) for power in powers], axis=0)

@@ -368,8 +368,12 @@ def trained_on(model, frame):
 def test_groups_from_a_table_to_predictions(written):
     options = ("-t", "y", "--drop", "day", "--group", "patient", "-o", written / "m.st")
     told = run_json("fit", written / "t.csv", *options, *LINEAR)
+    assert "folds hold whole groups, by 'patient'." in told["notes"]
+    assert (told["train_rows"], told["scored_rows"]) == (120, 120)
+    options = (*options, "--holdout", "0.1")
+    told = run_json("fit", written / "t.csv", *options, *LINEAR)
     assert list(told["inputs"]) == ["dose", "x"]
-    assert (told["train_rows"], told["holdout_rows"]) == (108, 12)
+    assert (told["train_rows"], told["scored_rows"]) == (108, 12)
     note = "2 of 20 groups of 'patient' are held out whole (12 rows), and folds hold whole groups."
     assert note in told["notes"]
     model, frame = TableModel.load(written / "m.st"), patients()
@@ -390,6 +394,7 @@ def test_groups_from_a_table_to_predictions(written):
 
 def test_the_last_rows_in_time_are_held_out(written):
     options = ("-t", "y", "--drop", "patient", "--time", "day", "-o", written / "m.st")
+    options = (*options, "--holdout", "0.1")
     told = run_json("fit", written / "t.csv", *options, *LINEAR)
     assert "the last 12 rows by 'day' are held out, and folds are blocks of time." in told["notes"]
     model, frame = TableModel.load(written / "m.st"), patients()
@@ -403,7 +408,7 @@ def test_the_last_rows_in_time_are_held_out(written):
 def test_networks_of_a_table_in_time(written):
     options = ("-t", "y", "--drop", "patient", "--time", "day", "-o", written / "m.st")
     shown = run("fit", written / "t.csv", *options, "--model", "network", *QUICK)
-    assert "note: the last 12 rows by 'day' are held out" in shown.stderr
+    assert "note: folds are blocks of time, by 'day'." in shown.stderr
 
 
 def test_few_groups_and_a_trajectory_are_noted(written):
@@ -411,8 +416,8 @@ def test_few_groups_and_a_trajectory_are_noted(written):
     frame["patient"] = np.arange(120) % 2
     frame.to_csv(written / "two.csv", index=False)
     options = ("-t", "y", "--drop", "day", "-o", written / "m.st", *LINEAR)
-    told = run_json("fit", written / "two.csv", "--group", "patient", *options)
-    assert told["holdout_rows"] == 0
+    told = run_json("fit", written / "two.csv", "--group", "patient", *options, "--holdout", "0.1")
+    assert told["scored_rows"] == 0
     assert any("2 groups of 'patient' are too few to hold rows out" in n for n in told["notes"])
     assert any("there are 2 folds instead of 5" in note for note in told["notes"])
     X, y = walk(400, 2, np.random.default_rng(0))

@@ -14,7 +14,7 @@ from varprop.files.container import ModelFileError
 from varprop.predictive.scorecard import CLASS_SCORES, FREQUENCIES, LINEAR, MODEL
 from varprop.tables import Roles, TableError
 from varprop.tables.description import from_json, to_json
-from varprop.tables.fitting import _held_out, networks
+from varprop.tables.fitting import _drawn, networks
 from varprop.tables.outcomes import Outcome
 from varprop.tables.source import Source
 from varprop.tables.survey import survey
@@ -172,12 +172,12 @@ def test_what_cannot_be_is_said():
 def test_held_out_rows_leave_every_class_something():
     codes = np.array([0] * 90 + [1] * 8 + [2] * 2)
     for seed in range(20):
-        held = _held_out(np.arange(100), codes, 30, np.random.default_rng(seed))
+        held = _drawn(np.arange(100), codes, 30, np.random.default_rng(seed))
         assert len(np.unique(held)) == 30
         kept = np.setdiff1d(np.arange(100), held)
         assert set(codes[kept]) == {0, 1, 2}
         assert 1 <= (codes[held] == 1).sum() <= 4
-    numbers = _held_out(np.arange(9), np.zeros(9, int), 4, np.random.default_rng(3))
+    numbers = _drawn(np.arange(9), np.zeros(9, int), 4, np.random.default_rng(3))
     np.testing.assert_array_equal(numbers, np.random.default_rng(3).permutation(9)[:4])
 
 

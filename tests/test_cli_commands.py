@@ -23,6 +23,7 @@ from varprop.tables.columns import join_rows
 from varprop.tables.model import to_json
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
+SIMPLE = {"linear": LINEAR, "constant": CONSTANT}
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def test_fit_ends_with_a_scorecard(place, tmp_path):
     assert output.read_bytes() == (place / "impute.safetensors").read_bytes()
 
     result = run_json("fit", place / "houses.csv", "-t", "price", "-o", output, *options, "--refit")
-    assert (result["train_rows"], result["holdout_rows"]) == (60, 15)
+    assert (result["train_rows"], result["scored_rows"], result["out_of_fold"]) == (60, 15, False)
     assert set(result["scorecard"]) == {MODEL, LINEAR, CONSTANT}
     assert all(set(values) == set(SCORES) for values in result["scorecard"].values())
     assert result["inputs"] == {"size": "numbers", "rooms": "numbers", "city": "categories"}
@@ -65,7 +66,8 @@ def test_fit_ends_with_a_scorecard(place, tmp_path):
 def test_too_few_rows_are_not_held_out(place, tmp_path):
     output = tmp_path / "m.safetensors"
     common = ("-t", "price", "--drop", "rent", "--id", "id", "-o", output, *QUICK)
-    result = run("fit", place / "full.csv", *common, "--report", tmp_path / "r.html")
+    report = ("--report", tmp_path / "r.html")
+    result = run("fit", place / "full.csv", *common, "--holdout", "0.1", *report)
     assert "60 rows are too few to hold out 10%" in result.stderr
     assert "there is no scorecard (try --holdout 0.3)." in result.stderr
     assert "no report" in result.stderr
@@ -79,6 +81,21 @@ def test_too_few_rows_are_not_held_out(place, tmp_path):
     assert "there is no scorecard (try --holdout 0.4)." in shown.stderr
     shown = run("fit", "-", *line, "--holdout", "0.5", stdin=houses(12, holes=False))
     assert "there is no scorecard." in shown.stderr
+
+
+def test_unless_told_otherwise_every_row_is_trained_on_and_scored(place, tmp_path):
+    output, report = tmp_path / "m.safetensors", tmp_path / "r.html"
+    common = ("-t", "price", "--drop", "rent", "--id", "id", "-o", output, *QUICK)
+    shown = run("fit", place / "full.csv", *common, "--report", report)
+    assert "price: 60 rows, out of fold" in shown.stdout
+    assert "fitted on all 60 rows" in shown.stdout
+    assert report.exists()
+    told = run_json("fit", place / "full.csv", *common)
+    assert (told["train_rows"], told["scored_rows"], told["out_of_fold"]) == (60, 60, True)
+    found = {part: told["scorecard"][name]["NLL"] for part, name in SIMPLE.items()}
+    assert found == pytest.approx({part: told["out_of_fold_nll"][part] for part in SIMPLE})
+    few = run("fit", "-", *common, "--model", "linear", stdin=houses(9, holes=False))
+    assert "9 rows are too few to score: there is no scorecard." in few.stderr
 
 
 def test_the_simple_models_are_those_of_the_training_rows(place):
@@ -313,7 +330,7 @@ def test_demo(tmp_path, monkeypatch):
     monkeypatch.setattr(varprop.cli.demo, "OPTIONS", options)
     report = tmp_path / "demo.html"
     shown = run("demo", "-o", report).stdout
-    assert "110 held-out patients" in shown
+    assert "442 patients, each predicted by networks that had not seen it" in shown
     assert report.exists()
     result = run_json("demo", "-o", report)
     assert set(result["scorecard"]) == {MODEL, LINEAR, CONSTANT}

@@ -38,7 +38,7 @@ def test_the_command_line_fits_a_folder(folder, tmp_path, paths):
     tables = {"folder": [folder], "files": files, "pattern": [folder / "*.parquet"]}[paths]
     model = tmp_path / "model.safetensors"
     found = run_json("fit", *tables, "--target", "y", "--id", "index", "-o", model, *QUICK)
-    assert found["train_rows"] + found["holdout_rows"] == 210
+    assert found["train_rows"] == found["scored_rows"] == 210
     assert list(found["inputs"]) == ["x0", "x1", "weight"]
     assert set(found["scorecard"]) == {"this model", "linear model", "constant Gaussian"}
     assert run_json("evaluate", model, files[0])["rows"] == 70
@@ -46,10 +46,10 @@ def test_the_command_line_fits_a_folder(folder, tmp_path, paths):
 
 def test_the_command_line_may_use_all_rows(folder, tmp_path):
     model = tmp_path / "model.safetensors"
-    for options in (("--holdout", "0"), ("--refit",)):
+    for options in (("--holdout", "0"), ("--holdout", "0.1", "--refit")):
         found = run_json("fit", folder, "--target", "y", "-o", model, *QUICK, *options)
         assert found["train_rows"] == 210
-        assert (found["scorecard"] is None) == (options[0] == "--holdout")
+        assert (found["scorecard"] is None) == ("--refit" not in options)
 
 
 def test_the_command_line_says_what_is_wrong_with_a_folder(folder, tmp_path):
@@ -101,7 +101,7 @@ def fits(forms, tmp_path_factory):
 def test_a_folder_is_fitted_as_one_table_is(forms, fits):
     """Categories, holes, two targets, ids, hold-out, scorecard and report, whatever the form."""
     said = fits["one.csv"]
-    assert (said["train_rows"], said["holdout_rows"]) == (45, 15)
+    assert (said["train_rows"], said["scored_rows"]) == (45, 15)
     assert said["inputs"] == {
         **{"size": "numbers", "rooms": "numbers", "city": "categories"},
         **{"time": "numbers", "garden": "true or false"},
@@ -153,7 +153,7 @@ def test_python_walks_the_same_way(forms, fits, tmp_path):
     said, model = fits["many"], fits["many"]["model"]
     a, b = TableModel.load(tmp_path / "m.safetensors"), TableModel.load(model)
     assert a.preprocessing == b.preprocessing
-    assert fitted.holdout.card == said["scorecard"]
+    assert fitted.scored.card == said["scorecard"]
     rows = TableRows(open_source(str(forms["many"])), fitted.model.preprocessing, targets=False)
     plan = TableModel.load_plan(tmp_path / "m.safetensors")
     write_table(str(tmp_path / "p.csv"), predict_table(plan, rows))

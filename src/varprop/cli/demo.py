@@ -50,26 +50,26 @@ def demo(
         Source.of_table(diabetes(), "scikit-learn's diabetes data"),
         Roles((TARGET,), categories=("sex",)),
         OPTIONS,
-        holdout=0.25,
         seed=seed,
         progress=not quiet and sys.stderr.isatty(),
     )
-    held = fitted.holdout
-    assert held is not None
+    scored = fitted.scored
+    assert scored is not None
     settings = {"data": "scikit-learn's diabetes data", "seed": seed}
-    report_table(output, "Diabetes: how sure is the prediction?", fitted.model, held, settings)
+    report_table(output, "Diabetes: how sure is the prediction?", fitted.model, scored, settings)
     if json:
-        print_json({"scorecard": held.card, "report": output, "seconds": fitted.seconds})
+        print_json({"scorecard": scored.card, "report": output, "seconds": fitted.seconds})
         return
     if quiet:
         return
-    print_scorecard(held.card, f"{TARGET}: {len(held.y)} held-out patients", held.verdict)
-    lower, upper = held.prediction.interval(0.9)
+    title = f"{TARGET}: {len(scored.y)} patients, each predicted by networks that had not seen it"
+    print_scorecard(scored.card, title, scored.verdict)
+    lower, upper = scored.prediction.interval(0.9)
     say("Three of them, with the interval that should hold the truth nine times in ten:")
     for row in range(3):
         say(
-            f"  predicted {held.prediction.mean[row]:.0f}, between {lower[row]:.0f} and "
-            f"{upper[row]:.0f}; observed {held.y[row]:.0f}"
+            f"  predicted {scored.prediction.mean[row]:.0f}, between {lower[row]:.0f} and "
+            f"{upper[row]:.0f}; observed {scored.y[row]:.0f}"
         )
     say(f"Report: {output} (open it in a browser). Training took {fitted.seconds:.1f} s.")
     say("Your own table: varprop fit data.csv --target COLUMN")

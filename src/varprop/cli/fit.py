@@ -51,13 +51,19 @@ def fit(
     number: opening.NumberOption = None,
     missing: opening.MissingOption = shared.Missing.error,
     holdout: Annotated[
-        float,
+        float | None,
         typer.Option(
-            "--holdout", "--test-size", help="Part of the rows kept for the scorecard.", min=0.0
+            "--holdout",
+            "--test-size",
+            help="Part of the rows to keep from training for the scorecard. Unless given all rows "
+            "are trained on, and each is scored by networks that have not seen it.",
+            min=0.0,
+            show_default=False,
         ),
-    ] = 0.1,
+    ] = None,
     refit: Annotated[
-        bool, typer.Option("--refit", help="After the scorecard fit again, on all rows.")
+        bool,
+        typer.Option("--refit", help="With --holdout: after the scorecard fit again, on all rows."),
     ] = False,
     kind: Annotated[
         shared.Kind,
@@ -144,7 +150,7 @@ def fit(
     json: shared.JsonOption = False,
     quiet: shared.QuietOption = False,
 ) -> None:
-    """Fit a network to a table, save it, and score it on held-out rows.
+    """Fit a network to a table, save it, and score it on rows it has not seen.
 
     Numbers are used as they are and categories one-hot encoded. The encoding is part of the model
     file, so that `varprop predict` takes the raw table.
@@ -155,7 +161,7 @@ def fit(
         )
     if joint and len(target) < 2:
         raise shared.wrong_usage("--joint needs more than one --target.")
-    if not holdout < 1:
+    if holdout is not None and not holdout < 1:
         raise shared.wrong_usage(f"--holdout must lie below 1, but is {holdout:g}.")
     try:
         sizes = tuple(int(part) for part in hidden.split(",") if part.strip())
@@ -170,7 +176,7 @@ def fit(
     if report is not None:
         shared.check_output(report, *tables, other=output)
         if holdout == 0:
-            raise shared.wrong_usage("--report needs held-out rows, but --holdout is 0.")
+            raise shared.wrong_usage("--report needs rows to score, but --holdout is 0.")
     source = opening.open_table(tables, dialect)
 
     from varprop.tables import Roles, fit_table
@@ -209,36 +215,37 @@ def fit(
         progress=not quiet and sys.stderr.isatty(),
         on_notes=lambda notes: shared.note(notes, quiet=quiet),
     )
-    model, held = fitted.model, fitted.holdout
+    model, scored = fitted.model, fitted.scored
     outcome = model.preprocessing.outcome
     options["likelihood"] = outcome.likelihood
     model.save(output)
-    if report is not None and held is None:
-        shared.note(["there is no report, since no rows were held out."], quiet=quiet)
+    if report is not None and scored is None:
+        shared.note(["there is no report, since no rows were scored."], quiet=quiet)
         report = None
-    if report is not None and held is not None:
+    if report is not None and scored is not None:
         from varprop.tables import report_table
 
         settings = {"table": source.label, "seed": seed, "missing": missing.value}
         settings |= {"model": kind.value, **options, "weights": _weights(model)}
         if fitted.notes:
             settings["remarks"] = " ".join(f"{n[0].upper()}{n[1:]}" for n in fitted.notes)
-        report_table(report, f"{source.label}: {', '.join(target)}", model, held, settings)
-    n_held = 0 if held is None else len(held.y)
+        report_table(report, f"{source.label}: {', '.join(target)}", model, scored, settings)
+    n_scored = 0 if scored is None else len(scored.y)
     if json:
         shared.print_json(
             {
                 "model": output,
                 "report": report,
                 "train_rows": fitted.n_train,
-                "holdout_rows": n_held,
+                "scored_rows": n_scored,
+                "out_of_fold": fitted.out_of_fold,
                 "inputs": {c.name: READ_AS[c.values].says for c in model.preprocessing.inputs},
                 "targets": list(target),
                 "kind": outcome.kind,
                 "likelihood": outcome.likelihood,
                 "classes": list(outcome.classes) or None,
-                "scorecard": None if held is None else held.card,
-                "verdict": None if held is None else held.verdict,
+                "scorecard": None if scored is None else scored.card,
+                "verdict": None if scored is None else scored.verdict,
                 "weights": model.regressor.weights_,
                 "out_of_fold_nll": model.regressor.out_of_fold_nll_,
                 "outcome": model.regressor.outcome_,
@@ -250,16 +257,18 @@ def fit(
         return
     if quiet:
         return
-    if held is not None:
+    if scored is not None:
+        rows = "rows, out of fold" if fitted.out_of_fold else "held-out rows"
         shared.print_scorecard(
-            held.card, f"{', '.join(target)}: {n_held} held-out rows", held.verdict
+            scored.card, f"{', '.join(target)}: {n_scored} {rows}", scored.verdict
         )
     shared.say(f"The prediction is {_weights(model)}, as rows they had not seen have it.")
-    which = "all" if refit or held is None else "the other"
+    apart = scored is not None and not fitted.out_of_fold and not refit
     shared.say(
-        f"Saved {output}: fitted on {which} {fitted.n_train} rows in {fitted.seconds:.1f} s."
+        f"Saved {output}: fitted on {'the other' if apart else 'all'} {fitted.n_train} rows in "
+        f"{fitted.seconds:.1f} s."
     )
-    if held is not None and not refit:
+    if apart:
         shared.say("(--refit fits once more, on all rows.)")
     if report is not None:
         shared.say(f"Report: {report}")

@@ -20,6 +20,9 @@ from varprop.errors import InputError
 #: Rows that a source reads from a file at a time; what is beyond a buffer's end waits in memory.
 PIECE_ROWS = 2**16
 
+# A source of no more bytes than this is read into memory.
+_MEMORY_BYTES = 2**28
+
 
 class SourceError(InputError):
     """A source cannot be read as asked; the message is one sentence that says what to do.
@@ -134,6 +137,11 @@ class AbstractSource(ABC):
     def n_rows(self) -> int:
         """Number of rows in all blocks."""
         return sum(self.block_rows)
+
+    @property
+    def fits_memory(self) -> bool:
+        """Whether there are few enough rows to be read at once, where lanes can pick some."""
+        return 8 * self.row_numbers * self.n_rows <= _MEMORY_BYTES
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -93,9 +93,12 @@ class AbstractEstimator(BaseEstimator):
         return self.fingerprints_.seen(self._hashes(X, y, exposure))
 
     def _hashes(self, X: Any, y: Any, exposure: Any) -> np.ndarray:
-        given = self._kind.given
-        columns = given.columns(y.reshape(len(X), -1), check_exposure(exposure, len(X), given))
-        return row_hashes(X, columns)
+        return row_hashes(X, self._columns(y, exposure))
+
+    def _columns(self, y: Any, exposure: Any) -> np.ndarray:
+        """Return the columns that targets, and what is known of them besides, are trained on as."""
+        given, y = self._kind.given, np.asarray(y, np.float64)
+        return given.columns(y.reshape(len(y), -1), check_exposure(exposure, len(y), given))
 
     # ---- files ------------------------------------------------------------------------------
 

@@ -194,3 +194,40 @@ class StackedRegressor(AbstractStack, AbstractRegressor):
         check_is_fitted(self)
         X, x_var = rows_to_predict(self, X, X_std, X_cov)
         return self._exposed(self._predict_mixed(X, x_var, model), exposure)
+
+    def predict_out_of_fold(
+        self,
+        X: Any,
+        y: Any,
+        X_std: Any = None,
+        *,
+        X_cov: Any = None,
+        exposure: Any = None,
+        model: str | None = None,
+    ) -> AbstractNumeric:
+        """Return what training rows are predicted to be by models that had not seen them.
+
+        Every row is predicted by the networks of its fold, mixed as the rows of the other folds
+        have it, so that scores of these predictions are those of new rows, or a little worse: the
+        stack's own networks are averaged over all folds. They are known until the model is saved.
+
+        Parameters
+        ----------
+        X, y, X_std, X_cov, exposure
+            Rows that were given to `fit`, with the same numbers, in any order.
+        model
+            As in `predict_dist`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> X = np.linspace(-1, 1, 60)[:, None]
+        >>> model = StackedRegressor([], random_state=0).fit(X, X[:, 0] ** 2)
+        >>> dist = model.predict_out_of_fold(X, X[:, 0] ** 2)
+        >>> bool(np.isclose(-dist.logpdf(X[:, 0] ** 2).mean(), model.out_of_fold_nll_["stack"]))
+        True
+        """
+        check_is_fitted(self)
+        X, x_var = rows_to_predict(self, X, X_std, X_cov)
+        found = self._predict_unseen(X, self._columns(y, exposure), x_var, model)
+        return self._exposed(found, exposure)

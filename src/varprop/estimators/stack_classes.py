@@ -6,11 +6,11 @@ import warnings
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from varprop.errors import FitWarning
 from varprop.estimators.class_methods import ClassMethods
-from varprop.estimators.classifier import FAWNClassifier
+from varprop.estimators.classifier import FAWNClassifier, codes_of
 from varprop.estimators.inputs import rows_to_predict, training_data
 from varprop.estimators.network import AbstractNetwork
 from varprop.estimators.remarks import lonely_classes
@@ -159,3 +159,21 @@ class StackedClassifier(ClassMethods, AbstractStack):
         check_is_fitted(self)
         X, x_var = rows_to_predict(self, X, X_std, X_cov)
         return self._predict_mixed(X, x_var, model).labeled(self.classes_)
+
+    def predict_out_of_fold(
+        self, X: Any, y: Any, X_std: Any = None, *, X_cov: Any = None, model: str | None = None
+    ) -> Categories:
+        """Return what training rows are predicted to be by models that had not seen them.
+
+        Parameters
+        ----------
+        X, y, X_std, X_cov
+            Rows that were given to `fit`, with the same labels, in any order.
+        model
+            As in `predict_dist`; see `StackedRegressor.predict_out_of_fold`.
+        """
+        check_is_fitted(self)
+        X, x_var = rows_to_predict(self, X, X_std, X_cov)
+        codes = codes_of(column_or_1d(y), self.classes_)
+        found = self._predict_unseen(X, self._columns(codes, None), x_var, model)
+        return found.labeled(self.classes_)

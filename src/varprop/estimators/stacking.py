@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from varprop.data.fingerprints import row_hashes
 from varprop.data.parts import gather
 from varprop.data.source import AbstractSource
 from varprop.data.statistics import Statistics
@@ -19,6 +20,7 @@ from varprop.estimators.base import AbstractEstimator
 from varprop.estimators.inputs import Training
 from varprop.estimators.members import START_ROWS, Task, worst
 from varprop.estimators.network import AbstractNetwork
+from varprop.estimators.out_of_fold import OutOfFold
 from varprop.estimators.remarks import few_folds, lost_digits, order_of_rows, too_many_inputs
 from varprop.estimators.validation import (
     Judged,
@@ -26,7 +28,6 @@ from varprop.estimators.validation import (
     as_trained,
     in_memory,
     judged_constant,
-    mixed,
     trusted,
 )
 from varprop.learning.likelihoods import (
@@ -49,6 +50,8 @@ _FOR_NETWORKS, _FOR_LINEAR = 10, 5
 # Weight of the constant beyond which there was nothing to learn; and nats by which the mixture must
 # be better than it on rows set aside, else networks pruned to a constant have the rest.
 _NOTHING, _SOMETHING = 0.9, 0.01
+# Mean weight of different rows, or its inverse, up to which rows count as they are.
+_SAME_WEIGHT = 1.5
 # How a network of a stack is trained: shorter than one on its own, since six of each are averaged,
 # and what is not fitted well has little weight. Of many rows there is more to fit (Naval's networks
 # were 0.2 nats behind after as few steps): they are trained as one on its own is.
@@ -56,6 +59,23 @@ RECIPE = Recipe(
     kl_warmup=6_000, cooldown=5_000, max_steps=24_000, stop=StopRule(window=500, patience=6)
 )
 _MANY_ROWS = 5_000
+
+
+def _counted_once(named: list[tuple[str, Any]], weight: float) -> list[tuple[str, Any]]:
+    """Return the networks once more, as if every different row weighed 1, if rows weigh otherwise.
+
+    Copies of rows and sample weights say how many observations there are, and the KL divergence
+    counts for less the more there are. They may not mean it: a table that was joined twice, weights
+    that sum to 1. Rows set aside tell which it is.
+    """
+    if 1 / _SAME_WEIGHT <= weight <= _SAME_WEIGHT:
+        return []
+    found = []
+    for name, network in named:
+        base = 1.0 if network.recipe is None else network.recipe.kl_weight
+        own = base if network.kl_weight is None else network.kl_weight
+        found.append((f"{name}, rows once", clone(network).set_params(kl_weight=own * weight)))
+    return found
 
 
 class AbstractStack(AbstractEstimator):
@@ -66,6 +86,7 @@ class AbstractStack(AbstractEstimator):
     weights_: dict[str, float]
     out_of_fold_nll_: dict[str, float]
     constant_numbers_: np.ndarray
+    _out_of_fold: OutOfFold | None
     _likelihood: type[AbstractLikelihood]
     #: What its networks are, and names among those of simple models that they may have.
     _network: ClassVar[type[AbstractNetwork]]
@@ -108,6 +129,7 @@ class AbstractStack(AbstractEstimator):
         judged: dict[str, Judged] = {}
         few = bool(named) and aside.n_different < _FOR_NETWORKS
         named, told = [] if few else named, list[Warning]()
+        named = [*named, *_counted_once(named, statistics.total_weight / aside.n_different)]
         for name, network in named:
             network.set_params(
                 random_state=seed, verbose=self.verbose, n_jobs=self.n_jobs, validation="bag"
@@ -143,13 +165,14 @@ class AbstractStack(AbstractEstimator):
                 self._fit_linear(aside, judged, seed)
             own_aside = aside.as_trained(kind)
             judged[CONSTANT] = judged_constant(own_aside, self._constant(), kind)
-        self.weights_, self.out_of_fold_nll_ = {CONSTANT: 1.0}, {}
+        self.weights_, self.out_of_fold_nll_, self._out_of_fold = {CONSTANT: 1.0}, {}, None
         if judged:  # there is nothing to judge by where all rows are identical
             parts = list(judged.values())
             weights = trusted(parts)
             self.weights_ = dict(zip(judged, weights.tolist(), strict=True))
+            self._out_of_fold = OutOfFold.of(aside, judged, weights)
             self.out_of_fold_nll_ = {name: found.nll for name, found in judged.items()}
-            self.out_of_fold_nll_["stack"] = mixed(parts, weights).nll
+            self.out_of_fold_nll_["stack"] = self._out_of_fold.nll
         self._describe_training()
         self._see(data)
         if any(network.dtype == "float32" for _, network in self.estimators_):
@@ -273,6 +296,20 @@ class AbstractStack(AbstractEstimator):
             else:
                 parts.append(self._constant()[np.zeros(len(X), int)])
         return mixture(parts, list(weights.values()))
+
+    def _predict_unseen(
+        self, X: np.ndarray, columns: np.ndarray, x_var: np.ndarray | None, model: str | None
+    ) -> Any:
+        """Return predictions of training rows by models that had not seen them."""
+        found = getattr(self, "_out_of_fold", None)
+        if found is None:
+            raise ValueError(
+                "there are no predictions out of fold: they are not in model files, and few or "
+                "equal rows have none."
+            )
+        if model is not None and model not in found.judged:
+            raise ValueError(f"model {model!r} was not judged by rows set aside.")
+        return found.predict(row_hashes(X, columns, x_var), model)
 
     def _constant(self) -> Any:
         """Return what the simplest model says of any row."""

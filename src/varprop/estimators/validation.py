@@ -25,8 +25,6 @@ from varprop.predictive.contract import AbstractNumeric, AbstractPredictive
 
 #: Folds of the rows: each network leaves out one of them.
 N_FOLDS = 5
-# A source of no more bytes than this is read into memory, where lanes can pick rows.
-_MEMORY_BYTES = 2**28
 # Rows set aside at most of a source that is not.
 _MOST_HELD = 20_000
 #: Share by which the CRPS of a mixture may exceed the broadest model's.
@@ -106,8 +104,7 @@ class SetAside:
         ValueError
             If all rows belong together.
         """
-        n_numbers = source.row_numbers * source.n_rows
-        if not isinstance(source, Data) and 8 * n_numbers > _MEMORY_BYTES:
+        if not isinstance(source, Data) and not source.fits_memory:
             share = min(1 / N_FOLDS, _MOST_HELD / source.n_rows)
             try:
                 source, held = split_source(
@@ -263,6 +260,17 @@ class Judged:
     def nll(self) -> float:
         """Mean negative log density of the rows."""
         return float(-np.average(self.log_density, weights=_weight(self.aside)))
+
+    def only(self, folds: Sequence[int]) -> Judged:
+        """Return what it made of the rows of some folds."""
+        aside = dataclasses.replace(self.aside, folds=tuple(self.aside.folds[k] for k in folds))
+        return Judged(aside, tuple(self.predictions[k] for k in folds), self.likelihood)
+
+    @property
+    def total_weight(self) -> float:
+        """Sum of the rows' weights."""
+        weight = _weight(self.aside)
+        return float(len(self.log_density) if weight is None else weight.sum())
 
     def crps(self) -> np.ndarray:
         """Mean CRPS of the rows, one number per target; infinite where there is no prediction."""

@@ -22,7 +22,7 @@ from varprop.data.fingerprints import fold_numbers, row_hashes
 from varprop.data.source import Data
 from varprop.data.statistics import Scaling
 from varprop.tables.columns import Encoded, join_rows
-from varprop.tables.fitting import MIN_HOLDOUT
+from varprop.tables.fitting import MIN_SCORED
 from varprop.tables.model import TableModel
 from varprop.tables.roles import Roles
 from varprop.tables.rows import TableRows
@@ -239,12 +239,12 @@ def _folds(table: Survey, folds: int, seed: int) -> tuple[np.ndarray, np.ndarray
     hashes = row_hashes(whole.X, whole.y, whole.X_std)
     _, copies = np.unique(hashes, return_inverse=True)
     different = int(copies.max()) + 1
-    if different < MIN_HOLDOUT * folds:
-        most = different // MIN_HOLDOUT
+    if different < MIN_SCORED * folds:
+        most = different // MIN_SCORED
         mend = f"use --folds {most}" if most > 1 else "it takes more rows to compare models"
         raise TableError(
             f"{table.table.label} has {different} different rows, too few for {folds} folds of "
-            f"at least {MIN_HOLDOUT}: {mend}."
+            f"at least {MIN_SCORED}: {mend}."
         )
     fold = np.full(len(table.keep), -1)
     fold[whole.numbers] = fold_numbers(hashes, folds, seed)

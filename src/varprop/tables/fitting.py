@@ -21,9 +21,11 @@ from varprop.tables.survey import Roles, Survey, survey
 from varprop.tables.text import TableError
 
 #: Scores of fewer rows than this say nothing.
-MIN_HOLDOUT = 10
-#: Held-out rows at most: they are kept in memory, and more say no more.
-MOST_HOLDOUT = 100_000
+MIN_SCORED = 10
+#: Rows that are scored, at most: they are kept in memory, and more say no more.
+MOST_SCORED = 100_000
+#: Part of the rows that is held out of more of them than memory takes.
+OF_MANY = 0.1
 #: What can be fitted: networks and simple models, one network beside the simple models, or the
 #: simple models alone.
 MODELS = ("stack", "network", "linear")
@@ -37,8 +39,11 @@ class Fitted:
     ----------
     model
         What is saved.
-    holdout
-        None if no rows were held out.
+    scored
+        Rows that the networks which predict them had not seen; None if there are too few.
+    out_of_fold
+        Whether these are the training rows, each predicted by the networks of the other folds, and
+        not rows that were held out.
     n_train
         Rows the saved model was fitted on.
     seconds
@@ -48,7 +53,8 @@ class Fitted:
     """
 
     model: TableModel
-    holdout: Scored | None
+    scored: Scored | None
+    out_of_fold: bool
     n_train: int
     seconds: float
     notes: tuple[str, ...]
@@ -60,13 +66,13 @@ def fit_table(
     options: Mapping[str, Any] | None = None,
     *,
     model: str = "stack",
-    holdout: float = 0.1,
+    holdout: float | None = None,
     refit: bool = False,
     seed: int = 0,
     progress: bool = False,
     on_notes: Callable[[tuple[str, ...]], None] = lambda notes: None,
 ) -> Fitted:
-    r"""Read a table of any size, hold rows out, fit, and score the fit on them.
+    r"""Read a table of any size, fit, and score the fit on rows it has not seen.
 
     Parameters
     ----------
@@ -82,8 +88,10 @@ def fit_table(
         "stack" for networks and simple models, weighted by rows they have not seen; "network" for
         one network beside the simple models; "linear" for the simple models alone.
     holdout
-        Part of the rows to hold out; 0 for none. With a group among the roles these are whole
-        groups, with a time the last rows in it.
+        Part of the rows to hold out for the scores; 0 for none. With a group among the roles these
+        are whole groups, with a time the last rows in it. Unless given nothing is held out: every
+        row is scored as predicted by the networks of the folds that it is not in, unless there are
+        more rows than memory takes; of these a tenth is held out.
     refit
         Whether to fit once more, on all rows, after scoring.
     seed
@@ -105,9 +113,9 @@ def fit_table(
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "data.csv"
     >>> rows = [f"{i},{'ab'[i % 2]},{i + i % 2}" for i in range(60)]
     >>> _ = path.write_text("\n".join(["size,kind,price", *rows]))
-    >>> fitted = fit_table(open_source(str(path)), Roles(("price",)), {"max_iter": 5}, holdout=0.2)
-    >>> fitted.n_train, len(fitted.holdout.y), list(fitted.holdout.card)[0]
-    (48, 12, 'this model')
+    >>> fitted = fit_table(open_source(str(path)), Roles(("price",)), {"max_iter": 5})
+    >>> fitted.n_train, len(fitted.scored.y), list(fitted.scored.card)[0]
+    (60, 60, 'this model')
     """
     options = dict(options or {})
     table = survey(source, roles, options.get("likelihood", "auto"))
@@ -115,50 +123,95 @@ def fit_table(
     if model == "linear":
         _check_linear(table.outcome)
     notes = list(table.notes)
-    used = np.flatnonzero(table.keep)
-    n_held = min(round(holdout * len(used)), MOST_HOLDOUT)
-    if holdout > 0 and n_held < MIN_HOLDOUT:
-        least = math.ceil(100 * MIN_HOLDOUT / max(len(used), 1)) / 100
+    regressor = unfitted(model, options, table.outcome, seed=seed, progress=progress)
+    rows = None if holdout is not None else _rows(table, table.keep)
+    if rows is not None and not rows.fits_memory:
+        rows, holdout = None, OF_MANY
+    used, held = np.flatnonzero(table.keep), np.zeros(len(table.keep), bool)
+    if rows is None:
+        held, said = _hold_out(table, used, roles, float(holdout or 0.0), seed)
+        notes += said
+    elif table.together is not None:
+        own = table.together.part(used)
+        notes.append(how_held(own, held[used], roles.belonging[0], wanted=False))
+    on_notes(tuple(notes))
+    begin = time.perf_counter()
+    fitted, told = _fit(table, rows or _rows(table, table.keep & ~held), regressor)
+    seconds, scored = time.perf_counter() - begin, None
+    if rows is not None:
+        scored = _score_unseen(table, fitted, rows, seed)
+        if scored is None:
+            told.append(f"{len(used)} rows are too few to score: there is no scorecard.")
+    elif held.any():
+        scored, said = _score_held(table, fitted, held)
+        told += said
+    if refit and held.any():
+        begin, held = time.perf_counter(), np.zeros(len(held), bool)
+        fitted, told = _fit(table, _rows(table, table.keep), regressor)
+        seconds += time.perf_counter() - begin
+    on_notes(tuple(told))
+    n_train = len(used) - int(held.sum())
+    return Fitted(fitted, scored, rows is not None, n_train, seconds, (*notes, *told))
+
+
+def _rows(table: Survey, chosen: np.ndarray) -> TableRows:
+    return TableRows(table.table, table.learn(chosen), chosen, holes=table.holes)
+
+
+def _hold_out(
+    table: Survey, used: np.ndarray, roles: Roles, share: float, seed: int
+) -> tuple[np.ndarray, list[str]]:
+    """Choose rows to hold out, as a mask, and say what is to be said of it."""
+    n_held, notes = min(round(share * len(used)), MOST_SCORED), []
+    if share > 0 and n_held < MIN_SCORED:
+        least = math.ceil(100 * MIN_SCORED / max(len(used), 1)) / 100
         advice = f" (try --holdout {max(least, 0.3):g})" if least <= 0.5 else ""
         notes.append(
-            f"{len(used)} rows are too few to hold out {holdout:.0%} of them: there is no "
+            f"{len(used)} rows are too few to hold out {share:.0%} of them: there is no "
             f"scorecard{advice}."
         )
         n_held = 0
     held = np.zeros(len(table.keep), bool)
     if table.together is None:
-        held[_held_out(used, table.codes[used], n_held, np.random.default_rng(seed))] = True
+        held[_drawn(used, table.codes[used], n_held, np.random.default_rng(seed))] = True
     else:
         own = table.together.part(used)
-        mask = hold_out(own, table.codes[used], n_held, least=MIN_HOLDOUT, seed=seed)
+        mask = hold_out(own, table.codes[used], n_held, least=MIN_SCORED, seed=seed)
         notes.append(how_held(own, mask, roles.belonging[0], wanted=n_held > 0))
-        held[used[mask]], n_held = True, int(mask.sum())
-    on_notes(tuple(notes))
-    begin = time.perf_counter()
-    regressor = unfitted(model, options, table.outcome, seed=seed, progress=progress)
-    fitted, told = _fit(table, table.keep & ~held, regressor)
-    seconds, scored = time.perf_counter() - begin, None
-    if n_held:
-        rows = TableRows(table.table, fitted.preprocessing, held, unseen="average")
-        encoded = join_rows(list(rows.encoded()))
-        assert encoded.y is not None
-        copies = fitted.regressor.rows_seen(encoded.X, encoded.y, exposure=encoded.exposure)
-        if copies is not None and copies.any():
-            told.append(
-                f"{count_rows(copies)} of those held out are copies of training rows: they are not "
-                "scored."
-            )
-            encoded = join_rows([dataclasses.replace(encoded, complete=~copies)])
-        if len(encoded.X) >= MIN_HOLDOUT:
-            scored = fitted.score(encoded, source.where)
-        else:
-            told.append("no rows are left to score: there is no scorecard.")
-    if refit and n_held:
-        begin, n_held = time.perf_counter(), 0
-        fitted, told = _fit(table, table.keep, regressor)
-        seconds += time.perf_counter() - begin
-    on_notes(tuple(told))
-    return Fitted(fitted, scored, len(used) - n_held, seconds, (*notes, *told))
+        held[used[mask]] = True
+    return held, notes
+
+
+def _score_held(
+    table: Survey, fitted: TableModel, held: np.ndarray
+) -> tuple[Scored | None, list[str]]:
+    """Score the model on rows that were held out, but for copies of training rows."""
+    rows = TableRows(table.table, fitted.preprocessing, held, unseen="average")
+    encoded, told = join_rows(list(rows.encoded())), []
+    assert encoded.y is not None
+    copies = fitted.regressor.rows_seen(encoded.X, encoded.y, exposure=encoded.exposure)
+    if copies is not None and copies.any():
+        told.append(
+            f"{count_rows(copies)} of those held out are copies of training rows: they are not "
+            "scored."
+        )
+        encoded = join_rows([dataclasses.replace(encoded, complete=~copies)])
+    if len(encoded.X) >= MIN_SCORED:
+        return fitted.score(encoded, table.table.where), told
+    return None, [*told, "no rows are left to score: there is no scorecard."]
+
+
+def _score_unseen(table: Survey, fitted: TableModel, rows: TableRows, seed: int) -> Scored | None:
+    """Score predictions of the training rows by models that had not seen them."""
+    chosen = np.flatnonzero(table.keep)
+    if len(chosen) < MIN_SCORED or not fitted.regressor.out_of_fold_nll_:
+        return None
+    if len(chosen) > MOST_SCORED:  # more say no more, and a report shows all of them
+        drawn = np.random.default_rng(seed).choice(chosen, MOST_SCORED, replace=False)
+        mask = np.zeros(len(table.keep), bool)
+        mask[drawn] = True
+        rows = TableRows(table.table, rows.preprocessing, mask, holes=table.holes)
+    return fitted.score(join_rows(list(rows.encoded())), table.table.where, out_of_fold=True)
 
 
 def _check_linear(outcome: Outcome) -> None:
@@ -175,7 +228,7 @@ def _check_linear(outcome: Outcome) -> None:
     )
 
 
-def _held_out(
+def _drawn(
     used: np.ndarray, codes: np.ndarray, n_held: int, rng: np.random.Generator
 ) -> np.ndarray:
     """Draw rows to hold out; of every class its share, and never all of its rows."""
@@ -233,16 +286,15 @@ def networks(
     return [("network", FAWNRegressor(**options))] if model == "network" else []
 
 
-def _fit(table: Survey, chosen: np.ndarray, unfitted: Any) -> tuple[TableModel, list[str]]:
+def _fit(table: Survey, rows: TableRows, unfitted: Any) -> tuple[TableModel, list[str]]:
     """Fit to some rows; return the model and what is to be said of it."""
     from sklearn.base import clone
 
-    rows = TableRows(table.table, table.learn(chosen), chosen, holes=table.holes)
     regressor = clone(unfitted)
     try:
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
-            together = table.together and table.together.part(chosen)
+            together = table.together and table.together.part(rows.chosen)
             regressor.fit(rows, **({} if together is None else {together.name: together.codes}))
     except ValueError as error:  # the library's own sentence: training became infinite, and so on
         raise TableError(str(error)) from error

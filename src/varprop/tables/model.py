@@ -175,24 +175,52 @@ class TableModel:
             raise TableError(f"{what} need predictions of numbers, but the model predicts {kind}.")
         return found.second_order()
 
-    def with_simple(self, rows: Encoded, where: Callable[[int], str]) -> dict[str, Predictive]:
+    def with_simple(
+        self, rows: Encoded, where: Callable[[int], str], *, out_of_fold: bool = False
+    ) -> dict[str, Predictive]:
         """Return this model's prediction and those of the simple models, for a scorecard."""
         from varprop.predictive.scorecard import MODEL, simple_models
 
-        found = {MODEL: self.predict_dist(rows, where)}
+        def predicted(part: str | None) -> Predictive:
+            if out_of_fold:
+                return self._predict_unseen(rows, part)
+            # A constant looks at no inputs: nothing unknown is to be filled in.
+            given = dataclasses.replace(rows, X_std=None) if part == "constant" else rows
+            return self.part(part or self.choice).predict_dist(given, where)
+
+        found = {MODEL: predicted(None)}
         for part, name in simple_models(found[MODEL]).items():
             if part in self.regressor.weights_:
-                # A constant looks at no inputs: nothing unknown is to be filled in.
-                given = dataclasses.replace(rows, X_std=None) if part == "constant" else rows
-                found[name] = dataclasses.replace(self, choice=part).predict_dist(given, where)
+                found[name] = predicted(part)
         return found
 
-    def score(self, rows: Encoded, where: Callable[[int], str]) -> Scored:
-        """Score the predictions of encoded rows, all complete and with targets."""
+    def _predict_unseen(self, rows: Encoded, part: str | None) -> Any:
+        """Return what training rows are predicted to be by models that had not seen them."""
+        regressor: Any = self.regressor
+        y: Any = rows.y
+        given = {} if rows.exposure is None else {"exposure": rows.exposure}
+        if classes := self.preprocessing.outcome.classes:
+            y = regressor.classes_[y[:, 0].astype(int)]
+        found = regressor.predict_out_of_fold(rows.X, y, rows.X_std, model=part, **given)
+        return found.labeled(classes) if classes else found
+
+    def score(
+        self, rows: Encoded, where: Callable[[int], str], *, out_of_fold: bool = False
+    ) -> Scored:
+        """Score the predictions of encoded rows, all complete and with targets.
+
+        Parameters
+        ----------
+        rows, where
+            As in `predict_dist`.
+        out_of_fold
+            Whether these are the training rows, of which each is to be predicted by models that
+            have not seen it.
+        """
         from varprop.predictive.scorecard import MODEL, scorecard, verdict
 
         assert rows.y is not None
-        predictions: dict[str, Any] = dict(self.with_simple(rows, where))
+        predictions: dict[str, Any] = dict(self.with_simple(rows, where, out_of_fold=out_of_fold))
         y, own = self.targets_of(rows), predictions[MODEL]
         if self.preprocessing.outcome.kind == "censored":
             from varprop.predictive.bounds import Bounded
@@ -202,7 +230,7 @@ class TableModel:
         card = scorecard(y, predictions, self.preprocessing.targets)
         said = verdict(y, predictions)
         seen = {} if rows.exposure is None else {"exposure": rows.exposure}
-        share = self.regressor.share_seen(rows.X, rows.y, **seen)
+        share = 0.0 if out_of_fold else self.regressor.share_seen(rows.X, rows.y, **seen)
         return Scored(rows, y, own, card, said, share)
 
     def targets_of(self, rows: Encoded) -> np.ndarray:

@@ -72,7 +72,7 @@ class TableRows(AbstractSource):
             pairs = zip(pre.targets, pre.target_units, strict=False)  # there may be none
             signs |= {name: Reading(unit) for name, unit in pairs}
             table = dataclasses.replace(table, readings=signs)
-        self.table, self.preprocessing, self._chosen, self._unseen = table, pre, chosen, unseen
+        self.table, self.preprocessing, self.chosen, self._unseen = table, pre, chosen, unseen
         self.features, self.targets = tuple(pre.feature_names), pre.outcome.names(pre.targets)
         self.weight_name, self.uncertain = None, holes
         self.exposure_name = pre.outcome.exposure
@@ -117,9 +117,9 @@ class TableRows(AbstractSource):
 
     def where(self, block: int, row: int) -> str:
         """As the table says it."""
-        assert self._chosen is not None  # only then are there blocks
+        assert self.chosen is not None  # only then are there blocks
         place = sum(self.block_rows[:block]) + row
-        return self.table.where(int(np.flatnonzero(self._chosen)[place]))
+        return self.table.where(int(np.flatnonzero(self.chosen)[place]))
 
     def encoded(self, block: int | None = None) -> Iterator[Encoded]:
         """Yield the chosen rows of a block, or of all, raw and as the network takes them."""
@@ -127,9 +127,9 @@ class TableRows(AbstractSource):
         for batch in self.table.read(self._columns, block):
             numbers = np.arange(first, first + batch.num_rows)
             first += batch.num_rows
-            if self._chosen is not None:
-                batch = batch.filter(pa.array(self._chosen[numbers]))
-                numbers = numbers[self._chosen[numbers]]
+            if self.chosen is not None:
+                batch = batch.filter(pa.array(self.chosen[numbers]))
+                numbers = numbers[self.chosen[numbers]]
             if not len(numbers):
                 continue
 

@@ -73,6 +73,13 @@ def fit(
             "beside the simple models, or the simple models alone.",
         ),
     ] = shared.Kind.stack,
+    effort: Annotated[
+        shared.Effort,
+        typer.Option(
+            "--effort",
+            help="How long networks are trained and, of a stack, how many kinds there are.",
+        ),
+    ] = shared.Effort.normal,
     objective: Annotated[
         shared.Objective | None,
         typer.Option(
@@ -132,8 +139,12 @@ def fit(
         int, typer.Option("--restarts", help="Starts per network; the best is kept.", min=1)
     ] = 1,
     hidden: Annotated[
-        str, typer.Option("--hidden", help="Units per hidden layer, such as 50 or 100,50.")
-    ] = "50",
+        str | None,
+        typer.Option(
+            "--hidden",
+            help="Units per hidden layer, such as 50 or 100,50; unless given, each network's own.",
+        ),
+    ] = None,
     max_iter: Annotated[
         int | None, typer.Option("--max-iter", help="Epochs at most.", min=1)
     ] = None,
@@ -164,10 +175,10 @@ def fit(
     if holdout is not None and not holdout < 1:
         raise shared.wrong_usage(f"--holdout must lie below 1, but is {holdout:g}.")
     try:
-        sizes = tuple(int(part) for part in hidden.split(",") if part.strip())
+        sizes = tuple(int(part) for part in (hidden or "").split(",") if part.strip())
     except ValueError:
         sizes = (0,)
-    if any(size < 1 for size in sizes):
+    if any(size < 1 for size in sizes) or (hidden is not None and not sizes):
         raise shared.wrong_usage(
             f"--hidden must be whole numbers such as 50 or 100,50, but is {hidden!r}."
         )
@@ -183,7 +194,6 @@ def fit(
     from varprop.tables.kinds import READ_AS
 
     options = {
-        "hidden_layer_sizes": sizes,
         "likelihood": likelihood.value,
         "n_members": members,
         "n_restarts": restarts,
@@ -192,6 +202,8 @@ def fit(
     }
     if objective is not None:
         options["objective"] = objective.value
+    if sizes:
+        options["hidden_layer_sizes"] = sizes
     fitted = fit_table(
         source,
         Roles(
@@ -209,6 +221,7 @@ def fit(
         ),
         options,
         model=kind.value,
+        effort=effort.value,
         holdout=holdout,
         refit=refit,
         seed=seed,
@@ -226,7 +239,12 @@ def fit(
         from varprop.tables import report_table
 
         settings = {"table": source.label, "seed": seed, "missing": missing.value}
-        settings |= {"model": kind.value, **options, "weights": _weights(model)}
+        settings |= {
+            "model": kind.value,
+            "effort": effort.value,
+            **options,
+            "weights": _weights(model),
+        }
         if fitted.notes:
             settings["remarks"] = " ".join(f"{n[0].upper()}{n[1:]}" for n in fitted.notes)
         report_table(report, f"{source.label}: {', '.join(target)}", model, scored, settings)

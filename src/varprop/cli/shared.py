@@ -25,6 +25,7 @@ from varprop.errors import InputError, printable
 Missing = enum.StrEnum("Missing", ["error", "drop", "impute"])
 Objective = enum.StrEnum("Objective", ["ropd", "vi"])
 Kind = enum.StrEnum("Kind", ["stack", "network", "linear"])
+Effort = enum.StrEnum("Effort", ["quick", "normal", "thorough"])
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print the result as one JSON object, for machines.")

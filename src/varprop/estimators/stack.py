@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from varprop.estimators.base import AbstractRegressor
@@ -13,32 +14,64 @@ from varprop.estimators.regressor import FAWNRegressor
 from varprop.estimators.stacking import AbstractStack
 from varprop.predictive.contract import AbstractNumeric
 
+# Networks of each effort, among those that `default_networks` makes.
+_CHOSEN = {
+    "quick": ("vi",),
+    "normal": ("ropd", "vi", "skewed"),
+    "thorough": ("ropd", "vi", "skewed", "tails", "deep", "deep ropd"),
+}
 
-def default_networks(**options: Any) -> list[tuple[str, FAWNRegressor]]:
+
+def default_networks(*, effort: str = "normal", **options: Any) -> list[tuple[str, FAWNRegressor]]:
     """Return the networks of the default stack, with some options of theirs changed.
 
     "ropd" is trained by ROPD, with noise of one size; "vi" by variational inference, with noise
     that depends on the input and a prior for each input; "skewed" as that, but with noise of one
     size behind a learned transform of the target, and only where targets are skewed: a stack leaves
-    it out if no transform makes them more Gaussian. A `likelihood` other than "gaussian" is that of
-    the first two, and there is no third, nor with the covariance of outputs or other weights than
-    Gaussian ones.
+    it out if no transform makes them more Gaussian. With `effort` "quick" there is only "vi"; with
+    "thorough" there are three more: "tails", with Student's t noise, "deep", as "vi" with two
+    hidden layers, and "deep ropd", as that by ROPD. A `likelihood` other than "gaussian" is that of
+    all networks, of which there are fewer then, and weights other than Gaussian ones or the
+    covariance of outputs leave out those that cannot have them.
+
+    Parameters
+    ----------
+    effort
+        "quick", "normal" or "thorough": which networks.
+    **options
+        Of `FAWNRegressor`, for all of them; `hidden_layer_sizes` is not of the deep ones.
 
     Examples
     --------
     >>> [name for name, _ in default_networks(hidden_layer_sizes=(20,))]
     ['ropd', 'vi', 'skewed']
+    >>> [name for name, _ in default_networks(effort="quick", likelihood="poisson")]
+    ['vi']
     """
-    plain = options.get("likelihood", "gaussian") == "gaussian"
-    other, relevance = {"objective": "vi"}, options.get("weights", "gaussian") == "gaussian"
-    if relevance:
-        other["prior"] = "ard"
-    second = {**other, "likelihood": "heteroscedastic"} if plain else other
-    networks = [("ropd", FAWNRegressor(**options)), ("vi", FAWNRegressor(**{**options, **second}))]
-    if plain and relevance and not options.get("output_covariance"):
-        third = {**options, **other, "likelihood": "yeo-johnson"}
-        networks.append(("skewed", FAWNRegressor(**third)))
-    return networks
+    if effort not in _CHOSEN:
+        raise ValueError(f"effort must be one of {', '.join(_CHOSEN)}, but is {effort!r}.")
+    numbers = options.get("likelihood", "gaussian") == "gaussian"
+    relevance = options.get("weights", "gaussian") == "gaussian"
+    vi: dict[str, Any] = {"objective": "vi"} | ({"prior": "ard"} if relevance else {})
+    of_input = {"likelihood": "heteroscedastic"} if numbers else {}
+    width = np.atleast_1d(options.get("hidden_layer_sizes", (50,))).tolist()[:1]
+    deep = {"hidden_layer_sizes": (*width, *width)}
+    found = {
+        "ropd": {},
+        "vi": vi | of_input,
+        "deep": vi | of_input | deep,
+        "deep ropd": ({"prior": "ard"} if relevance else {}) | of_input | deep,
+    }
+    if numbers and relevance and not options.get("output_covariance"):
+        found |= {
+            "skewed": vi | {"likelihood": "yeo-johnson"},
+            "tails": vi | {"likelihood": "student-t"},
+        }
+    return [
+        (name, FAWNRegressor(**{**options, **found[name]}))
+        for name in _CHOSEN[effort]
+        if name in found
+    ]
 
 
 class StackedRegressor(AbstractStack, AbstractRegressor):
@@ -63,6 +96,9 @@ class StackedRegressor(AbstractStack, AbstractRegressor):
         of targets that are not skewed) is left out.
         Their `random_state`, `validation`, `verbose` and `n_jobs` are not looked at, and a
         `recipe` of None is shorter than usual for up to 5,000 rows.
+    effort : {"quick", "normal", "thorough"}, default="normal"
+        How long networks without a recipe of their own are trained, and, unless `estimators` are
+        given, which they are: see `default_networks`.
     random_state : int, RandomState or None, default=None
         Source of the folds, the starts and the order of rows.
     verbose : bool, default=False
@@ -106,7 +142,7 @@ class StackedRegressor(AbstractStack, AbstractRegressor):
     _network: ClassVar[type[AbstractNetwork]] = FAWNRegressor
 
     def _default_networks(self) -> list[tuple[str, Any]]:
-        return default_networks()
+        return default_networks(effort=self.effort)
 
     # ---- training ---------------------------------------------------------------------------
 

@@ -23,28 +23,51 @@ from varprop.predictive.simple import LINEAR
 _COLD = 0.1
 
 
-def default_class_networks(**options: Any) -> list[tuple[str, FAWNClassifier]]:
+# Networks of each effort, among those that `default_class_networks` makes.
+_CHOSEN = {
+    "quick": ("cold", LINEAR),
+    "normal": ("network", "cold", LINEAR),
+    "thorough": ("network", "cold", "deep", LINEAR),
+}
+
+
+def default_class_networks(
+    *, effort: str = "normal", **options: Any
+) -> list[tuple[str, FAWNClassifier]]:
     """Return the networks of the default stack of classes, with some options of theirs changed.
 
-    One has a prior for each input. One, of 100 units unless `hidden_layer_sizes` says otherwise,
-    counts the KL divergence a tenth: where classes hardly overlap, networks of independent weights
-    are far too careful with all of it, and rows set aside tell. One has no hidden layer: it is
-    logistic regression, with weights that are distributions, and a prior for each input.
+    "network" has a prior for each input. "cold", of 100 units unless `hidden_layer_sizes` says
+    otherwise, counts the KL divergence a tenth: where classes hardly overlap, networks of
+    independent weights are far too careful with all of it, and rows set aside tell. "linear" has no
+    hidden layer: it is logistic regression, with weights that are distributions, and a prior for
+    each input. With `effort` "quick" there is no "network"; with "thorough" there is "deep" besides,
+    as "cold" with two hidden layers.
+
+    Parameters
+    ----------
+    effort
+        "quick", "normal" or "thorough": which networks.
+    **options
+        Of `FAWNClassifier`, for all of them; `hidden_layer_sizes` is not of "deep" and "linear".
 
     Examples
     --------
     >>> [name for name, _ in default_class_networks(hidden_layer_sizes=(20,))]
     ['network', 'cold', 'linear']
     """
+    if effort not in _CHOSEN:
+        raise ValueError(f"effort must be one of {', '.join(_CHOSEN)}, but is {effort!r}.")
     ard = {"prior": "ard"} if options.get("weights", "gaussian") == "gaussian" else {}
-    cold = {"hidden_layer_sizes": (100,), **options}
-    cold["kl_weight"] = _COLD * (1.0 if options.get("kl_weight") is None else options["kl_weight"])
-    line = {**options, **ard, "hidden_layer_sizes": ()}
-    return [
-        ("network", FAWNClassifier(**{**options, **ard})),
-        ("cold", FAWNClassifier(**cold)),
-        (LINEAR, FAWNClassifier(**line)),
-    ]
+    weight = 1.0 if options.get("kl_weight") is None else options["kl_weight"]
+    cold = {"hidden_layer_sizes": (100,)} | options | {"kl_weight": _COLD * weight}
+    width = np.atleast_1d(cold["hidden_layer_sizes"]).tolist()[:1]
+    found = {
+        "network": options | ard,
+        "cold": cold,
+        "deep": cold | {"hidden_layer_sizes": (*width, *width)},
+        LINEAR: options | ard | {"hidden_layer_sizes": ()},
+    }
+    return [(name, FAWNClassifier(**found[name])) for name in _CHOSEN[effort]]
 
 
 class StackedClassifier(ClassMethods, AbstractStack):
@@ -60,6 +83,9 @@ class StackedClassifier(ClassMethods, AbstractStack):
         Networks by name; `default_class_networks()` unless given. Their `random_state`,
         `validation`, `verbose` and `n_jobs` are not looked at; a `class_weight` is refused (give
         `fit` sample weights), and a `recipe` of None is shorter than usual for up to 5,000 rows.
+    effort : {"quick", "normal", "thorough"}, default="normal"
+        How long networks without a recipe of their own are trained, and, unless `estimators` are
+        given, which they are: see `default_class_networks`.
     random_state, verbose, n_jobs
         As in `StackedRegressor`.
 
@@ -91,7 +117,7 @@ class StackedClassifier(ClassMethods, AbstractStack):
     _own_names: ClassVar[frozenset[str]] = frozenset({LINEAR})
 
     def _default_networks(self) -> list[tuple[str, Any]]:
-        return default_class_networks()
+        return default_class_networks(effort=self.effort)
 
     def fit(
         self,

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import StrOptions
 
 from varprop.data.fingerprints import row_hashes
 from varprop.data.parts import gather
@@ -52,13 +53,31 @@ _FOR_NETWORKS, _FOR_LINEAR = 10, 5
 _NOTHING, _SOMETHING = 0.9, 0.01
 # Mean weight of different rows, or its inverse, up to which rows count as they are.
 _SAME_WEIGHT = 1.5
+#: How much a stack is to try, from least to most.
+EFFORTS = ("quick", "normal", "thorough")
 # How a network of a stack is trained: shorter than one on its own, since six of each are averaged,
 # and what is not fitted well has little weight. Of many rows there is more to fit (Naval's networks
-# were 0.2 nats behind after as few steps): they are trained as one on its own is.
-RECIPE = Recipe(
+# were 0.2 nats behind after as few steps): they are trained as one on its own is, but in a hurry.
+_RECIPE = Recipe(
     kl_warmup=6_000, cooldown=5_000, max_steps=24_000, stop=StopRule(window=500, patience=6)
 )
+_QUICK = Recipe(
+    kl_warmup=1_500, cooldown=2_000, max_steps=6_000, stop=StopRule(window=500, patience=3)
+)
 _MANY_ROWS = 5_000
+
+
+def recipe_of(effort: str, n_rows: int) -> Recipe:
+    """Return how networks without a recipe of their own are trained in a stack.
+
+    Examples
+    --------
+    >>> [recipe_of(effort, 100).max_steps for effort in EFFORTS], recipe_of("normal", 10_000).max_steps
+    ([6000, 24000, 24000], 40000)
+    """
+    if effort == "quick":
+        return _QUICK
+    return _RECIPE if n_rows <= _MANY_ROWS else Recipe()
 
 
 def _counted_once(named: list[tuple[str, Any]], weight: float) -> list[tuple[str, Any]]:
@@ -93,6 +112,7 @@ class AbstractStack(AbstractEstimator):
     _own_names: ClassVar[frozenset[str]] = frozenset()
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "estimators": [list, tuple, None],
+        "effort": [StrOptions(set(EFFORTS))],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
         "n_jobs": [int, None],
@@ -102,11 +122,13 @@ class AbstractStack(AbstractEstimator):
         self,
         estimators: Sequence[tuple[str, Any]] | None = None,
         *,
+        effort: str = "normal",
         random_state: Any = None,
         verbose: bool = False,
         n_jobs: int | None = None,
     ):
         self.estimators = estimators
+        self.effort = effort
         self.random_state = random_state
         self.verbose = verbose
         self.n_jobs = n_jobs
@@ -134,8 +156,8 @@ class AbstractStack(AbstractEstimator):
             network.set_params(
                 random_state=seed, verbose=self.verbose, n_jobs=self.n_jobs, validation="bag"
             )
-            if network.recipe is None and data.n_rows <= _MANY_ROWS:
-                network.recipe = RECIPE
+            if network.recipe is None:
+                network.recipe = recipe_of(self.effort, data.n_rows)
             network.n_features_in_, network.n_outputs_ = self.n_features_in_, self.n_outputs_
             network.target_names_, network._y_ndim = self.target_names_, self._y_ndim
             network._validate_params()

@@ -66,6 +66,7 @@ def fit_table(
     options: Mapping[str, Any] | None = None,
     *,
     model: str = "stack",
+    effort: str = "normal",
     holdout: float | None = None,
     refit: bool = False,
     seed: int = 0,
@@ -87,6 +88,8 @@ def fit_table(
     model
         "stack" for networks and simple models, weighted by rows they have not seen; "network" for
         one network beside the simple models; "linear" for the simple models alone.
+    effort
+        "quick", "normal" or "thorough": how long networks are trained and, of a stack, which.
     holdout
         Part of the rows to hold out for the scores; 0 for none. With a group among the roles these
         are whole groups, with a time the last rows in it. Unless given nothing is held out: every
@@ -121,9 +124,10 @@ def fit_table(
     table = survey(source, roles, options.get("likelihood", "auto"))
     options["likelihood"] = table.outcome.likelihood
     if model == "linear":
-        _check_linear(table.outcome)
+        _check_linear(table.outcome, effort)
     notes = list(table.notes)
-    regressor = unfitted(model, options, table.outcome, seed=seed, progress=progress)
+    fresh = {"seed": seed, "progress": progress}
+    regressor = unfitted(model, options, table.outcome, effort=effort, **fresh)
     rows = None if holdout is not None else _rows(table, table.keep)
     if rows is not None and not rows.fits_memory:
         rows, holdout = None, OF_MANY
@@ -214,9 +218,16 @@ def _score_unseen(table: Survey, fitted: TableModel, rows: TableRows, seed: int)
     return fitted.score(join_rows(list(rows.encoded())), table.table.where, out_of_fold=True)
 
 
-def _check_linear(outcome: Outcome) -> None:
+def _check_linear(outcome: Outcome, effort: str) -> None:
     """Raise TableError unless a line with Gaussian noise, or logistic regression, fits."""
-    if outcome.kind == "classes" or outcome.likelihood == "gaussian":
+    if outcome.kind == "classes":
+        return
+    if effort != "normal":
+        raise TableError(
+            f"--effort {effort} is of networks, and --model linear has none: leave out one of the "
+            "two."
+        )
+    if outcome.likelihood == "gaussian":
         return
     asked = f"--likelihood {outcome.likelihood}"
     for column, option in ((outcome.exposure, "--exposure"), (outcome.upper, "--upper")):
@@ -245,7 +256,13 @@ def _drawn(
 
 
 def unfitted(
-    model: str, options: Mapping[str, Any], outcome: Outcome, *, seed: int, progress: bool
+    model: str,
+    options: Mapping[str, Any],
+    outcome: Outcome,
+    *,
+    effort: str = "normal",
+    seed: int,
+    progress: bool,
 ) -> Any:
     """Return what is to be fitted, by the kind of its targets: the one place that chooses it."""
     # Imported late: what is wrong with a table is said before JAX is there.
@@ -253,13 +270,13 @@ def unfitted(
     from varprop.estimators.stack_classes import StackedClassifier
 
     stack: Any = StackedClassifier if outcome.kind == "classes" else StackedRegressor
-    chosen = networks(model, options, classes=outcome.kind == "classes")
+    chosen = networks(model, options, effort=effort, classes=outcome.kind == "classes")
     # Folds, members and restarts on all cores: the machine is the caller's while it runs.
-    return stack(chosen, random_state=seed, verbose=progress, n_jobs=-1)
+    return stack(chosen, effort=effort, random_state=seed, verbose=progress, n_jobs=-1)
 
 
 def networks(
-    model: str, options: Mapping[str, Any], *, classes: bool = False
+    model: str, options: Mapping[str, Any], *, effort: str = "normal", classes: bool = False
 ) -> list[tuple[str, Any]]:
     """Return the networks of a kind of model, by name.
 
@@ -279,10 +296,11 @@ def networks(
     if model not in MODELS:
         raise ValueError(f"model must be one of {', '.join(MODELS)}, but is {model!r}.")
     if classes:
-        left_out = {"stack": (), "network": ("cold",), "linear": ("network", "cold")}[model]
-        return [pair for pair in default_class_networks(**options) if pair[0] not in left_out]
+        kept = {"network": ("network", "linear"), "linear": ("linear",)}.get(model)
+        found = default_class_networks(effort=effort if kept is None else "normal", **options)
+        return [pair for pair in found if kept is None or pair[0] in kept]
     if model == "stack":
-        return default_networks(**options)
+        return default_networks(effort=effort, **options)
     return [("network", FAWNRegressor(**options))] if model == "network" else []
 
 

@@ -40,8 +40,8 @@ def default_class_networks(
     otherwise, counts the KL divergence a tenth: where classes hardly overlap, networks of
     independent weights are far too careful with all of it, and rows set aside tell. "linear" has no
     hidden layer: it is logistic regression, with weights that are distributions, and a prior for
-    each input. With `effort` "quick" there is no "network"; with "thorough" there is "deep" besides,
-    as "cold" with two hidden layers.
+    each input. With `effort` "quick" there is no "network"; with "thorough" there is "deep", as
+    "cold" with two hidden layers.
 
     Parameters
     ----------

@@ -126,8 +126,7 @@ def fit_table(
     if model == "linear":
         _check_linear(table.outcome, effort)
     notes = list(table.notes)
-    fresh = {"seed": seed, "progress": progress}
-    regressor = unfitted(model, options, table.outcome, effort=effort, **fresh)
+    regressor = unfitted(model, options, table.outcome, effort=effort, seed=seed, progress=progress)
     rows = None if holdout is not None else _rows(table, table.keep)
     if rows is not None and not rows.fits_memory:
         rows, holdout = None, OF_MANY

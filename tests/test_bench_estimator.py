@@ -164,7 +164,12 @@ def test_boosting_is_decided_by_its_seed():
 
 
 def test_every_method_is_among_them():
-    assert {name for name, _ in FAWN} | set(OTHERS) | {"stack", "network"} == set(METHODS)
+    assert {name for name, _ in FAWN} | set(OTHERS) | {
+        "stack",
+        "stack-quick",
+        "stack-thorough",
+        "network",
+    } == set(METHODS)
     for name, estimator in (("stack", StackedRegressor), ("network", FAWNRegressor)):
         model = METHODS[name].model(METHODS[name].settings("own"), 3)
         assert isinstance(model, estimator)

@@ -27,7 +27,18 @@ from varprop.tables.outcomes import Outcome
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 #: What is run unless told otherwise.
-DEFAULT = ["stack", "network", "linear", "gp", "ngboost", "catboost", "quantiles", "deep-ensemble"]
+DEFAULT = [
+    "stack",
+    "stack-quick",
+    "stack-thorough",
+    "network",
+    "linear",
+    "gp",
+    "ngboost",
+    "catboost",
+    "quantiles",
+    "deep-ensemble",
+]
 ROLES = Roles(("price",), ids=("id",), dropped=("rent",))
 
 
@@ -47,6 +58,8 @@ def cheap(monkeypatch):
     short = {"hidden_layer_sizes": (4,), "max_iter": 3}
     changes = {
         "stack": {"estimators": default_networks(**short)[:1]},
+        "stack-quick": {"estimators": default_networks(**short)[:1]},
+        "stack-thorough": {"estimators": default_networks(**short)[:1]},
         "network": short,
         "gp": {"n_restarts": 0},
         "ngboost": {"max_trees": 5},

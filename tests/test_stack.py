@@ -266,3 +266,43 @@ def test_scikit_learns_checks(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitWarning)
         check(estimator)
+
+
+def test_efforts_choose_networks_and_how_long_they_train(data):
+    X, y = data
+    names = {e: [n for n, _ in default_networks(effort=e)] for e in ("quick", "normal", "thorough")}
+    assert names["quick"] == ["vi"]
+    assert set(names["quick"]) < set(names["normal"]) < set(names["thorough"])
+    options = {name: n.get_params() for name, n in default_networks(effort="thorough")}
+    assert options["deep"]["hidden_layer_sizes"] == options["deep ropd"]["hidden_layer_sizes"]
+    assert options["deep"]["hidden_layer_sizes"] == (50, 50)
+    assert options["tails"]["likelihood"] == "student-t"
+    with pytest.raises(ValueError, match="effort must be one of quick, normal, thorough"):
+        default_networks(effort="none")
+    with pytest.raises(ValueError, match="'effort' parameter of StackedRegressor must be"):
+        StackedRegressor(effort="none").fit(X, y)
+    # One that brings no recipe is trained as long as the effort says.
+    steps = []
+    for effort in ("quick", "normal"):
+        network = FAWNRegressor(hidden_layer_sizes=(2,), tol=0.0)
+        model = StackedRegressor([("n", network)], effort=effort, random_state=0).fit(X, y)
+        steps.append(model.n_iter_)
+    assert steps[0] * 2 <= steps[1]
+
+
+@pytest.mark.parametrize("weight", [0.1, 3.0])
+def test_rows_of_another_weight_are_counted_once_as_well(data, weight):
+    """The same network as of rows that weigh 1, but for what it is told of the weights."""
+    X, y = data
+    network = FAWNRegressor(**QUICK, kl_weight=0.5)
+    model = StackedRegressor([("n", network)], random_state=0)
+    model.fit(X, y, sample_weight=np.full(60, weight))
+    assert list(model.weights_) == ["n", "n, rows once", "linear", "constant"]
+    networks = dict(model.estimators_)
+    assert networks["n"].kl_weight == 0.5
+    assert networks["n, rows once"].kl_weight == pytest.approx(0.5 * weight)
+    plain = StackedRegressor([("n", network)], random_state=0).fit(X, y)
+    assert list(plain.weights_) == ["n", "linear", "constant"]
+    once = model.predict_dist(X, model="n, rows once")
+    np.testing.assert_allclose(once.mean, plain.predict_dist(X, model="n").mean, rtol=2e-3)
+    assert model.out_of_fold_nll_["n"] != pytest.approx(plain.out_of_fold_nll_["n"], rel=1e-3)

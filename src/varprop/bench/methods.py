@@ -119,10 +119,10 @@ def _fawn(
     return Method(name, title, estimator, options, protocols, multi_output=True, cost=cost)
 
 
-def _ours(name: str, title: str, estimator: str, cost: float) -> Method:
+def _ours(name: str, title: str, estimator: str, cost: float, **options: Any) -> Method:
     """Return an estimator of the library as it comes, without the paper's settings."""
     every: Settings = {"multi_output": True, "compared": True, "uncertain_inputs": True}
-    return Method(name, title, f"estimators.{estimator}", {}, cost=cost, **every)
+    return Method(name, title, f"estimators.{estimator}", options, cost=cost, **every)
 
 
 def _other(name: str, title: str, estimator: str, **options: Any) -> Method:
@@ -144,6 +144,8 @@ _PICKED: Settings = {"compared": True}
 _BENCH: Settings = {"package": "ngboost", "extra": "bench", "compared": True}
 _CATBOOST: Settings = {"package": "catboost", "extra": "catboost", "compared": True}
 
+_STACK = "stack:StackedRegressor"
+
 METHODS = {
     method.name: method
     for method in [
@@ -153,7 +155,9 @@ METHODS = {
         _fawn("co-fawn", "Co-FAWN", output_covariance=True, cost=5.0),
         _fawn("fawn-ropd-5", "FAWN-ROPD, 5 members", protocols=("ours",), cost=7.0, **_FIVE),
         _fawn("vi", "VI (sampled)", objective="sampled-vi", cost=6.0),
-        _ours("stack", "varprop stack", "stack:StackedRegressor", 20.0),
+        _ours("stack", "varprop stack", _STACK, 20.0),
+        _ours("stack-quick", "varprop quick stack", _STACK, 4.0, effort="quick"),
+        _ours("stack-thorough", "varprop thorough stack", _STACK, 80.0, effort="thorough"),
         _ours("network", "varprop network", "regressor:FAWNRegressor", 4.0),
         _other("linear", "Linear", "linear:Linear", cost=0.1, **_PICKED),
         _other("pbp", "PBP", "pbp:PBPRegressor", hidden_layer_sizes=[50], n_epochs=40, cost=5.0),

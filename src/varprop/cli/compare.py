@@ -25,8 +25,8 @@ def compare(
         str | None,
         typer.Option(
             "--models",
-            help="Names, with commas: stack, network, linear, gp, ngboost, catboost, quantiles, "
-            "deep-ensemble (all of these unless given), pbp, mc-dropout.",
+            help="Names, with commas: stack, stack-quick, stack-thorough, network, linear, gp, "
+            "ngboost, catboost, quantiles, deep-ensemble (all of these unless given), pbp, mc-dropout.",
             show_default=False,
         ),
     ] = None,

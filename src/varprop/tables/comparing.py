@@ -111,7 +111,7 @@ def compared() -> list[str]:
     Examples
     --------
     >>> compared()[:4]
-    ['stack', 'network', 'linear', 'gp']
+    ['stack', 'stack-quick', 'stack-thorough', 'network']
     """
     own = [m for m in METHODS.values() if m.protocols == ("own",)]
     return [m.name for m in sorted(own, key=lambda m: not m.compared)]
@@ -144,9 +144,9 @@ def compare_table(
     roles
         What its columns are: one target, of numbers.
     models
-        Names of methods of `varprop.bench.methods`: "stack", "network", "linear", "gp", "ngboost",
-        "catboost", "quantiles" and "deep-ensemble" unless given, and besides "pbp" and
-        "mc-dropout".
+        Names of methods of `varprop.bench.methods`: "stack", "stack-quick", "stack-thorough",
+        "network", "linear", "gp", "ngboost", "catboost", "quantiles" and "deep-ensemble" unless
+        given, and besides "pbp" and "mc-dropout".
     folds
         Parts of the rows, at least 2. Each is predicted by models fitted to the others. Identical
         rows are in one part.

@@ -26,7 +26,8 @@ def compare(
         typer.Option(
             "--models",
             help="Names, with commas: stack, stack-quick, stack-thorough, network, linear, gp, "
-            "ngboost, catboost, quantiles, deep-ensemble (all of these unless given), pbp, mc-dropout.",
+            "ngboost, catboost, quantiles, deep-ensemble (all of these unless given), pbp, "
+            "mc-dropout.",
             show_default=False,
         ),
     ] = None,

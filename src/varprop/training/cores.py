@@ -3,9 +3,8 @@
 XLA's usual client for the CPU has a pool of threads, one for every core, to which it hands pieces
 of each step, and which wait for them by spinning. For steps of some tens of microseconds this makes
 one lane slower, and lanes side by side get in each other's way. A client of a lane's own, with one
-thread in its pool, which computes in the thread that calls it, has none of this; results are the
-same to the bit, since it is the same compiled code. JAX takes the client of the arrays it is given,
-so that its configuration stays as it is.
+thread in its pool, has none of this; results are the same to the bit, since it is the same compiled
+code. JAX takes the client of the arrays it is given, so that its configuration stays as it is.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Core:
             before = os.environ.get("NPROC")
             os.environ["NPROC"] = "1"  # read by XLA when it makes a client's threads
             try:
-                client = xla_client.make_cpu_client(asynchronous=False, num_devices=1)
+                client = xla_client.make_cpu_client(num_devices=1)
             finally:
                 if before is None:
                     del os.environ["NPROC"]

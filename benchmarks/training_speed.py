@@ -3,7 +3,8 @@
     .venv/bin/python benchmarks/training_speed.py            # everything, some minutes
     .venv/bin/python benchmarks/training_speed.py step lanes # only these parts
 
-Parts: step, depth, ways, large, lanes, cold, stack, rows, predict. Nothing else should run on the machine.
+Parts: step, depth, ways, large, lanes, cold, stack, rows, predict. Nothing else should run on the
+machine.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 
 import jax
 import numpy as np
@@ -106,7 +107,14 @@ def test_an_error_in_a_lane_is_raised_and_its_core_given_back(monkeypatch):
 
 
 def test_ctrl_c_keeps_what_is_trained(monkeypatch):
-    """The main thread evaluates what lanes have reached, on the usual client."""
+    """The main thread evaluates what lanes have reached by the program that is compiled already."""
+    call, threads = cores.Core.call, []
+
+    def called(self, *arguments):
+        threads.append(threading.current_thread())
+        return call(self, *arguments)
+
+    monkeypatch.setattr(cores.Core, "call", called)
 
     def interrupted(self, futures, bar, every):
         raise KeyboardInterrupt
@@ -115,6 +123,7 @@ def test_ctrl_c_keeps_what_is_trained(monkeypatch):
     results = fit_many(lanes(), DATA, ROPD(), n_threads=2)
     assert {result.outcome.value for result in results} <= {"interrupted", "max_steps"}
     assert all(np.isfinite(result.loss) for result in results)
+    assert threads[-1] is threading.main_thread()
 
 
 def test_rows_that_are_read_again_have_no_core(monkeypatch):

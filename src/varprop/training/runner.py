@@ -301,7 +301,7 @@ class Session:
         for runner in self.runners:
             if runner.outcome is None:
                 assert self.stop is not None
-                with losses_named(shared=self.shared):
+                with losses_named(shared=self.shared), runner.on_a_core():
                     runner.end(self.stop)
 
     def _train(self, runner: Runner, x64: bool) -> None:

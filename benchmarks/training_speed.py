@@ -3,7 +3,8 @@
     .venv/bin/python benchmarks/training_speed.py            # everything, some minutes
     .venv/bin/python benchmarks/training_speed.py step lanes # only these parts
 
-Parts: step, depth, ways, large, lanes, cold, rows, predict. Nothing else should run on the machine.
+Parts: step, depth, ways, large, lanes, cold, stack, rows, predict. Nothing else should run on the
+machine.
 """
 
 from __future__ import annotations
@@ -166,7 +167,13 @@ def part_lanes() -> None:
             command = [sys.executable, "-c", _LANES, str(n), *map(str, cores[:n])]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
             best[n] = min(best.get(n, float("inf")), float(done.stdout))
+    alone = min(
+        float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        for _ in range(3)
+        for command in [[sys.executable, "-c", _LANES, "1", *map(str, cores[:2])]]
+    )
     print(f"  ten lanes of 4,800 steps: one core {best[1]:.2f} s, two cores {best[2]:.2f} s")
+    print(f"  one lane at a time in a process that may use two cores: {alone:.2f} s")
     ratio = best[1] / best[2]
     report("throughput of ten lanes, two cores / one", ratio, ">= 1.7", ratio >= 1.7)
 
@@ -248,6 +255,50 @@ def part_cold() -> None:
     report("warm cache: compiling / whole cold fit", share, "< 0.1", share < 0.1)
 
 
+_STACK = """
+import sys, time
+begin = time.perf_counter()
+import numpy as np, jax
+from varprop import StackedRegressor, default_networks, enable_compilation_cache
+if len(sys.argv) > 1:
+    enable_compilation_cache(sys.argv[1])
+loaded, compiled = time.perf_counter(), []
+jax.monitoring.register_event_duration_secs_listener(
+    lambda event, seconds, **_: compiled.append(seconds) if "backend_compile" in event else None
+)
+rng = np.random.default_rng(0)
+X = rng.standard_normal((500, 10))
+y = np.sin(X[:, 0]) + X[:, 1] + 0.3 * rng.standard_normal(500)
+def fit(seed):
+    networks = default_networks(max_iter=20)
+    return StackedRegressor(networks, random_state=seed, n_jobs=-1).fit(X, y)
+fit(0)
+first = time.perf_counter()
+print(loaded - begin, first - loaded, sum(compiled), len(compiled))
+fit(1)
+print(time.perf_counter() - first)
+"""
+
+
+def part_stack() -> None:
+    """What a stack on 500 rows of 10 columns costs but for its training: imports, compiling."""
+    cold = {name: value for name, value in os.environ.items() if "COMPILATION_CACHE" not in name}
+    with tempfile.TemporaryDirectory() as folder:
+        for kind, arguments in (("cold", []), ("filled", [folder]), ("warm", [folder])):
+            found = []
+            for _ in range(1 if kind == "filled" else 3):
+                done = subprocess.run(
+                    [sys.executable, "-W", "ignore", "-c", _STACK, *arguments],
+                    check=True, capture_output=True, text=True, env=cold,
+                )  # fmt: skip
+                found.append([float(number) for number in done.stdout.split()])
+            imports, first, compiling, n_compiled, second = np.min(found, axis=0)
+            print(
+                f"  {kind} cache: imports {imports:.1f} s, first fit of 20 epochs {first:.1f} s "
+                f"({n_compiled:.0f} programs, {compiling:.1f} s), second {second:.2f} s"
+            )
+
+
 def part_rows() -> None:
     """Time per row at the Year data's shape against a tenth of it, and the memory it takes."""
     times = {}
@@ -308,6 +359,7 @@ PARTS = {
     "large": part_large,
     "lanes": part_lanes,
     "cold": part_cold,
+    "stack": part_stack,
     "rows": part_rows,
     "predict": part_predict,
 }

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import tiny
-from varprop import ROPD, Data, Lane, fit, fit_many, priors
-from varprop.nn import Dropout
+from varprop import ROPD, Data, Lane, fit, fit_many, priors, propagate
+from varprop.nn import Dropout, GaussianWeights
 from varprop.training import program
 
 KEY = jax.random.key(0)
@@ -22,11 +22,13 @@ class Compilations:
     """Counts every program XLA compiles in this process, in any thread."""
 
     def __init__(self):
-        self.count = 0
+        self.count, self.names = 0, []
         jax.monitoring.register_event_duration_secs_listener(self._listen)
 
-    def _listen(self, event, duration, **_):
-        self.count += event == "/jax/core/compile/backend_compile_duration"
+    def _listen(self, event, duration, **about):
+        if event == "/jax/core/compile/backend_compile_duration":
+            self.count += 1
+            self.names.append(str(about.get("fun_name")))
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +112,25 @@ def test_a_second_fit_compiles_nothing_at_all(compilations):
     train(1, 90)
     assert program.trace_count == traced
     assert compilations.count == compiled
+
+
+def test_arrays_of_any_shape_are_drawn_by_one_program(compilations):
+    """And are what JAX draws of that shape, to the bit."""
+    first, dtype = len(compilations.names), jax.numpy.float32
+    shapes = ((7, 3), (5,), (1, 50), (20, 50))
+    drawn = [np.asarray(GaussianWeights.init(KEY, shape, scale=1.0).mean) for shape in shapes]
+    assert sum("_normal" in name for name in compilations.names[first:]) == 1
+    for shape, found in zip(shapes, drawn, strict=True):
+        np.testing.assert_array_equal(found, jax.random.normal(KEY, shape, dtype))
+
+
+def test_rows_set_aside_are_predicted_by_one_program(compilations):
+    """A fifth of the rows, the others, and all of them."""
+    model, first = tiny.model(), len(compilations.names)
+    for n_rows in (100, 400, 500, 2000):
+        assert len(propagate(model, tiny.arrays(n_rows)[0]).mean) == n_rows
+    compiled = [name for name in compilations.names[first:] if "_propagate_block" in name]
+    assert len(compiled) == 1
 
 
 def test_another_structure_compiles_again():

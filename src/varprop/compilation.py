@@ -25,7 +25,7 @@ def cache_variables(folder: str | os.PathLike[str] | None = None) -> dict[str, s
     return {
         "JAX_COMPILATION_CACHE_DIR": os.fspath(folder),
         # JAX's defaults keep only what took over a second to compile; ours are many small programs.
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.05",
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }
 
@@ -64,13 +64,12 @@ def enable_compilation_cache(folder: str | os.PathLike[str] | None = None) -> pa
 def use_one_thread() -> None:
     """Let XLA run its programs on one thread, in a process that has one core to itself.
 
-    XLA hands parts of a step to threads of its own, one per core, which wait for them by spinning.
-    For networks of the paper's size this takes both of two cores and half as long again. It has to
-    be called before JAX computes anything in the process; afterwards it does nothing. Results are
-    the same to the bit.
+    XLA hands parts of a program to threads of its own, one per core, which wait for them by
+    spinning. It has to be called before JAX computes anything in the process; afterwards it does
+    nothing. Results are the same to the bit.
 
-    Several lanes of `fit_many` on threads use the cores well without it, and share one thread with
-    it: this is for processes that train one lane at a time, with others beside them.
+    Lanes of `fit_many` on rows in memory have one thread each with or without it. It is for what
+    else a process computes beside others: streamed rows, predictions, programs of your own.
 
     Examples
     --------

@@ -100,7 +100,8 @@ class FAWNRegressor(AbstractNetwork, AbstractRegressor):
         "all" shards every batch over all devices that JAX sees, also those of other processes
         after `varprop.distributed.initialize`; one device unless given.
     n_jobs : int, default=None
-        Members and restarts trained at a time, on threads; -1 for all cores.
+        Members and restarts trained at a time, each on one core; -1 for all cores. A network alone
+        that is large takes all cores in any case.
 
     Attributes
     ----------

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from varprop.moments.checks import (
@@ -24,6 +25,8 @@ from varprop.nn.registry import register
 from varprop.nn.variables import Bernoulli
 
 Prior = TypeVar("Prior")
+
+_LEAST_DRAWN = 1024  # normal numbers at a time: a fraction of a millisecond
 
 
 class AbstractWeights(eqx.Module, Generic[Prior]):
@@ -303,6 +306,9 @@ class PointWeights(AbstractWeights[None]):
 def _normal(
     key: PRNGKeyArray, shape: tuple[int, ...], scale: float, dtype: Any
 ) -> Float[Array, "..."]:
-    draws = jax.random.normal(key, shape, dtype)
+    # JAX compiles a program for every shape it draws. A draw depends on its place in the whole, not
+    # on how much follows, so that a few lengths serve all arrays with the very same numbers.
+    size = int(np.prod(shape, dtype=int))
+    draws = jax.random.normal(key, (max(_LEAST_DRAWN, 1 << (size - 1).bit_length()),), dtype)
     xp = array_module(draws, scale)
-    return jnp.asarray(xp.asarray(draws) * xp.asarray(scale, dtype))
+    return jnp.asarray(xp.asarray(draws)[:size].reshape(shape) * xp.asarray(scale, dtype))

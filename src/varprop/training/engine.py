@@ -1,4 +1,4 @@
-"""`fit` and `fit_many`: lanes of training on one compiled program, on as many threads as cores.
+"""`fit` and `fit_many`: lanes of training on one compiled program, on as many cores as there are.
 
 A lane is one independent training run. All lanes run the same compiled program, and those of equal
 rows share one copy of them; they differ by keys and scalars. Each is a sequence of calls; Python
@@ -197,8 +197,9 @@ def fit_many(
     optimizer
         Any Optax optimizer, used with its own learning rate instead of the recipe's.
     n_threads
-        Lanes trained at a time; as many as there are cores unless given. Where batches are sharded
-        over several devices, or rows do not fit one buffer, lanes follow one another.
+        Lanes trained at a time, each on one core; as many as there are cores unless given. Where
+        batches are sharded over several devices, or rows do not fit one buffer, lanes follow one
+        another.
     time_limit
         Seconds after which training stops with what there is.
     checkpoint

@@ -113,7 +113,7 @@ def prepare(
             if buffer_rows is None and isinstance(source, Data)
             else buffer_rows,
             room=room,
-            seed=tuple(np.asarray(jax.random.key_data(keys[0])).ravel().tolist()),
+            seed=tuple(np.asarray(jax.random.key_data(keys))[0].ravel().tolist()),
         )
         # The order of blocks is a lane's own; rows that stay have none.
         place = kind if plan.n_buffers == 1 else (kind, plan)

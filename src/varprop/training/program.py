@@ -21,6 +21,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from varprop.data.source import Rows
 from varprop.learning.objectives import batch_loss
 from varprop.nn.parameters import Structure
+from varprop.training.cores import Core
 from varprop.training.devices import on_devices, over_devices
 from varprop.training.kernel import as_input
 from varprop.training.schedule import MAX_PASSES, cooled, warmth
@@ -119,14 +120,17 @@ class Program:
         n_epochs: int,
         *,
         train: bool = True,
+        core: Core | None = None,
     ) -> tuple[LaneState, Float[Array, " epochs"]]:
         """Pass over the rows some times (at most `MAX_PASSES`); return the state and the losses.
 
         With `train=False` nothing is changed: the losses are the objective with the full KL weight,
-        exactly as the same compiled program computes it.
+        exactly as the same compiled program computes it. With a `core` it runs there, where all
+        arrays must be.
         """
         run = _run if self.multi_thread else _run_single_threaded
-        return run(self, state, lane, rows, cooldown, np.int32(n_epochs), np.bool_(train))
+        given = state, lane, rows, cooldown, np.int32(n_epochs), np.bool_(train)
+        return run(self, *given) if core is None else core.call(run, self, *given)
 
 
 _SHUFFLE_ROUNDS = 32

@@ -16,11 +16,14 @@ from varprop.moments.gaussian import Gaussian, JointGaussian
 from varprop.nn.parameters import take_apart
 from varprop.training.kernel import NetworkKernel, as_input, padded
 from varprop.training.recipe import Recipe
-from varprop.training.schedule import Outcome, bucket_size
+from varprop.training.schedule import Outcome
 
 # Large enough that a call's fixed cost does not count, small enough to stay in the processor's
 # cache.
 BLOCK_ROWS = 4096
+# Each size is a program to compile, which takes longer than thousands of rows: one size for single
+# rows, one for the rows that a fit sets aside and looks at, whatever their number.
+_FEW_ROWS, _SOME_ROWS = 32, 512
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +136,8 @@ def propagate(
     """
     structure, params, constants = take_apart(model)
     n, inputs = x.shape
-    block = min(bucket_size(max(n, 1)), block_rows)
+    block = block_rows if n > BLOCK_ROWS else _SOME_ROWS if n > _FEW_ROWS else _FEW_ROWS
+    block = min(block, block_rows)
     if scaling is None:
         scaling = Scaling.identity(inputs, model.likelihood.n_targets)
     found = []

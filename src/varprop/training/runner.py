@@ -13,7 +13,7 @@ import math
 import pathlib
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -25,6 +25,7 @@ from jaxtyping import Array, Float
 from varprop.data.source import Rows, SourceError
 from varprop.training import checkpoint as checkpoints
 from varprop.training.buffers import BufferReader, Feed
+from varprop.training.cores import Core, a_core
 from varprop.training.devices import from_first, largest_of_all, losses_named, on_devices
 from varprop.training.distributed import DistributedError
 from varprop.training.program import Cooldown, LaneInputs, LaneState, Program
@@ -68,6 +69,28 @@ class Runner:
         self.seconds = 0.0
         self._reader: BufferReader | None = None
         self._evaluated, self._evaluated_total = 0, 0.0
+        self._core: tuple[Core, LaneInputs, Rows] | None = None
+
+    @contextlib.contextmanager
+    def on_a_core(self) -> Iterator[None]:
+        """Compute on a core of the lane's own, where rows stay and one thread is what it wants."""
+        resident, program = self.feed.resident, self.program
+        if resident is None or program.multi_thread or program.mesh is not None:
+            yield
+            return
+        with a_core() as core:
+            if core is None:
+                yield
+                return
+            self._core = core, core.place(self.inputs), core.place_rows(resident)
+            with self.lock:
+                self.state = core.place(self.state)
+            try:
+                yield
+            finally:
+                self._core = None
+                with self.lock:
+                    self.state = core.give_back(self.state)
 
     def advance(self) -> None:
         """Train until something is to be decided, or evaluate a buffer when training is over."""
@@ -99,7 +122,7 @@ class Runner:
         with self.lock:
             n_passes = schedule.passes()
         state, losses = self._run(self.state, schedule.position, n_passes)
-        new = np.asarray(losses[:n_passes], np.float64)
+        new = np.asarray(losses, np.float64)[:n_passes]  # to slice in JAX compiles a program
         if not np.isfinite(new).all():
             new = new[: int(np.argmin(np.isfinite(new)))]  # nothing was trained from there on
         with self.lock:
@@ -114,7 +137,7 @@ class Runner:
         """Add one buffer to the objective at the parameters reached, with the full KL weight."""
         state, plan = self.state._replace(finite=np.asarray(True)), self.schedule.plan
         _, losses = self._run(state, self._evaluated, self.passes, train=False)
-        mean = float(np.asarray(losses[: self.passes], np.float64).mean())
+        mean = float(np.asarray(losses, np.float64)[: self.passes].mean())
         several = plan.n_buffers > 1
         self._evaluated_total += mean * plan.steps_of(self._evaluated) if several else mean
         self._evaluated += 1
@@ -133,6 +156,9 @@ class Runner:
         inputs, resident = self.inputs, self.feed.resident
         start, length = self.schedule.cooldown_steps()
         cooldown = Cooldown(np.asarray(start, dtype), np.asarray(length, dtype))
+        if self._core is not None:
+            core, inputs, rows = self._core
+            return self.program.run(state, inputs, rows, cooldown, n_passes, train=train, core=core)
         if resident is not None:
             return self.program.run(state, inputs, resident, cooldown, n_passes, train=train)
         share = plan.steps_of(number) / plan.steps_per_epoch
@@ -147,7 +173,7 @@ class Runner:
         if self._reader is None:
             last = self.schedule.last if train else plan.n_buffers
             self._reader = BufferReader(self.feed, first=number, last=last, shuffle=train)
-        rows: Rows = self._reader.take()
+        rows = self._reader.take()
         found = self.program.run(state, inputs, rows, cooldown, n_passes, train=train)
         jax.block_until_ready(found)
         del rows
@@ -275,12 +301,12 @@ class Session:
         for runner in self.runners:
             if runner.outcome is None:
                 assert self.stop is not None
-                with losses_named(shared=self.shared):
+                with losses_named(shared=self.shared), runner.on_a_core():
                     runner.end(self.stop)
 
     def _train(self, runner: Runner, x64: bool) -> None:
         named = losses_named() if self.shared else contextlib.nullcontext()
-        with jax.enable_x64(x64), named:
+        with jax.enable_x64(x64), named, runner.on_a_core():
             while runner.outcome is None:
                 if self.shared:
                     wish = 0 if self.stop is None else _STOPS.index(self.stop) + 1

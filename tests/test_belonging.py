@@ -10,7 +10,6 @@ import pytest
 import sklearn
 from sklearn.exceptions import ConvergenceWarning
 
-import varprop.estimators.validation as validation
 from cli_runs import QUICK, run, run_json, sentence
 from varprop import FAWNClassifier, FAWNRegressor, FitWarning, StackedClassifier, StackedRegressor
 from varprop.data import Data, ParquetSource
@@ -148,7 +147,7 @@ def test_without_groups_folds_are_what_they_were():
 @pytest.mark.parametrize("in_time", [False, True])
 def test_a_source_larger_than_memory(tmp_path, monkeypatch, in_time):
     """Whole groups, or the last rows in time, are set aside for good; copies with them."""
-    monkeypatch.setattr(validation, "_MEMORY_BYTES", 1000)
+    monkeypatch.setattr("varprop.data.source._MEMORY_BYTES", 1000)
     x = np.arange(200.0)
     x[7] = x[190]
     path = tmp_path / "t.parquet"

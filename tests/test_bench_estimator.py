@@ -9,7 +9,7 @@ import pytest
 from scipy import special, stats
 
 from made_up import install, numbers, split
-from varprop import FAWNRegressor, Recipe, StackedRegressor
+from varprop import FAWNRegressor, Recipe, StackedRegressor, StopRule
 from varprop.baselines import PBPRegressor
 from varprop.baselines.boosting import CatBoost, NGBoost
 from varprop.baselines.gp import GaussianProcess
@@ -179,7 +179,14 @@ def test_every_method_is_among_them():
 @pytest.mark.parametrize("method", [*NETWORK, "fawn-ropd-5"])
 def test_settings_are_the_ones_written_down(method):
     """Unshortened, and for both protocols: what a store keeps is what anyone would write."""
-    recipes = {"paper": Recipe.paper(), "ours": Recipe(alternate=False)}
+    stop = StopRule(window=1000, tol=1e-3, patience=10)
+    plain = {"kl_weight": 1.0, "batch_size": 128, "stop": stop}
+    slow = {"learning_rate": 1e-3, "kl_warmup": 0, "cooldown": 0, "max_steps": 300_000}
+    fast = {"learning_rate": 1e-2, "kl_warmup": 10_000, "cooldown": 5_000, "max_steps": 40_000}
+    recipes = {
+        "paper": Recipe(**plain, **slow, alternate=True, noise_floor=False),
+        "ours": Recipe(**plain, **fast, alternate=False, noise_floor=True),
+    }
     own = {"n_members": 5} if method == "fawn-ropd-5" else NETWORK[method]
     for protocol in METHODS[method].protocols:
         n_restarts = 2 if protocol == "ours" and method != "fawn-ropd-5" else 1

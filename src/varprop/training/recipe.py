@@ -129,10 +129,14 @@ class Recipe:
         """
         return cls(
             learning_rate=1e-3,
+            kl_weight=1.0,
             kl_warmup=0,
             cooldown=0,
             max_steps=300_000,
+            batch_size=128,
+            alternate=True,
             noise_floor=False,
+            stop=StopRule(window=1000, tol=1e-3, patience=10),
         )
 
     @classmethod

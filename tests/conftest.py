@@ -15,8 +15,9 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
-# XLA's older code generator compiles our programs a third faster, though steps take twice as long
-# (test_hostile.py has the newer one); results differ by rounding. XLA ends a process that names a flag it does not know, so another one asks.
+# XLA's older code generator compiles our programs a third faster, though steps of training take
+# twice as long (test_hostile.py has the newer one); results differ by rounding. XLA ends a process
+# that names a flag it does not know, so another one asks.
 _FLAG = "--xla_cpu_use_fusion_emitters=false"
 if "XLA_FLAGS" not in os.environ:
     _asked = subprocess.run(

@@ -37,6 +37,7 @@ def plot_predicted_observed(
 
     Examples
     --------
+    >>> from varprop.predictive import Predictive
     >>> p = Predictive.gaussian([1.0, 2.0, 3.0], [0.1, 0.1, 0.1], 0.2)
     >>> plot_predicted_observed([1.2, 5.0, 2.9], p).get_xlabel()
     'observed'
@@ -79,6 +80,7 @@ def plot_calibration(
 
     Examples
     --------
+    >>> from varprop.predictive import Predictive
     >>> p = Predictive.gaussian(np.zeros(9), np.ones(9), 0.0)
     >>> plot_calibration(np.linspace(-1.5, 1.5, 9), p).get_ylabel()
     'observed values inside'
@@ -113,6 +115,7 @@ def plot_pit(
 
     Examples
     --------
+    >>> from varprop.predictive import Predictive
     >>> p = Predictive.gaussian(np.zeros(9), np.ones(9), 0.0)
     >>> len(plot_pit(np.linspace(-1.5, 1.5, 9), p, n_bins=4).patches)
     4
@@ -151,6 +154,7 @@ def plot_error_by_std(
 
     Examples
     --------
+    >>> from varprop.predictive import Predictive
     >>> p = Predictive.gaussian([0.0] * 4, [1.0, 1.0, 4.0, 4.0], 0.0)
     >>> plot_error_by_std([1.0, -1.0, 3.0, -3.0], p, n_bins=2).get_ylabel()
     'size of the error'

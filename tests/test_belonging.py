@@ -166,7 +166,7 @@ def test_a_source_larger_than_memory(tmp_path, monkeypatch, in_time):
     else:
         assert 30 <= len(held) <= 50
         assert not {v // 5 for v in held - {190}} & {v // 5 for v in trained - {190}}
-    monkeypatch.setattr(validation, "_MOST_HELD", 20)
+    monkeypatch.setattr("varprop.estimators.validation._MOST_HELD", 20)
     assert len(SetAside.of(source, 0, every_row=True, together=together).folds[0].held.x) < 40
     alone = Together(np.zeros(200, int), in_time=in_time)
     with pytest.raises(ValueError, match="leaves no rows to set aside"):

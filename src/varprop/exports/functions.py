@@ -1,0 +1,121 @@
+"""The functions of a model that C and JavaScript share: one for each network, by its structure."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from varprop.exports.columns import Columns
+from varprop.exports.loops import Language, written
+from varprop.exports.parts import Part, parts_of
+from varprop.exports.tracing import Tensor
+from varprop.plans.ends import target_moments
+from varprop.plans.plan import Plan
+
+
+class Body(NamedTuple):
+    """A function without its numbers: what several networks may have in common."""
+
+    arrays: tuple[str, ...]
+    lines: tuple[str, ...]
+    uncertain: bool
+
+
+@dataclasses.dataclass
+class Functions:
+    """Everything of a model that the templates fill in.
+
+    Attributes
+    ----------
+    plan, columns
+        What was written.
+    bodies
+        The functions.
+    calls
+        For each part of the mixture: the function for known inputs, the one for uncertain ones
+        (None where no input can be uncertain), and where the numbers of either begin.
+    numbers
+        Of all parts.
+    shares
+        Of the components in the mixture.
+    counts
+        Components of each part.
+    powers
+        Of every component and target behind a transform, (components, targets); None without.
+    parts
+        The parts' names.
+    """
+
+    plan: Plan
+    columns: Columns
+    bodies: list[Body] = dataclasses.field(default_factory=list)
+    calls: list[tuple[int, int, int | None, int]] = dataclasses.field(default_factory=list)
+    numbers: np.ndarray = dataclasses.field(default_factory=lambda: np.empty(0))
+    shares: list[float] = dataclasses.field(default_factory=list)
+    counts: list[int] = dataclasses.field(default_factory=list)
+    powers: np.ndarray | None = None
+    parts: list[str] = dataclasses.field(default_factory=list)
+
+    @classmethod
+    def of(cls, plan: Plan, columns: Columns, language: Language) -> Functions:
+        """Write all functions of a plan."""
+        found, blocks, begin = cls(plan, columns), list[np.ndarray](), 0
+        n = plan.n_features_in_
+        x, var = (Tensor("input", (), (1, n)) for _ in range(2))
+        with np.errstate(all="ignore"):
+            known = parts_of(plan, x)
+            unsure = parts_of(plan, x, var) if columns.impute else [None] * len(known)
+        powers = [getattr(each, "power", None) for part in known for each in part.components]
+        if warped := any(power is not None for power in powers):
+            ones = np.ones(plan.n_outputs_)
+            found.powers = np.stack([ones if power is None else power for power in powers])
+
+        def add(part: Part, inputs: dict[str, Tensor]) -> tuple[int, int]:
+            nonlocal begin
+            with np.errstate(all="ignore"):
+                results = [v for each in part.components for v in _results(each, warped)]
+            text = written(inputs, results, language)
+            body = Body(text.arrays, text.lines, len(inputs) > 1)
+            if body not in found.bodies:
+                found.bodies.append(body)
+            blocks.append(text.numbers)
+            begin += len(text.numbers)
+            return found.bodies.index(body), begin - len(text.numbers)
+
+        for part, other in zip(known, unsure, strict=True):
+            call = add(part, {"x": x})
+            more = (None, 0) if other is None else add(other, {"x": x, "x_var": var})
+            found.calls.append((*call, *more))
+            found.shares += [part.share * each.weight for each in part.components]
+            found.counts.append(len(part.components))
+            found.parts.append(part.name)
+        found.numbers = np.concatenate(blocks)
+        return found
+
+    def places(self) -> list[dict[str, int | None]]:
+        """Return for each part its functions and where their numbers and results begin."""
+        found, out = [], 0
+        for (body, begin, other, other_begin), count in zip(self.calls, self.counts, strict=True):
+            call = {"body": body, "begin": begin, "other": other, "other_begin": other_begin}
+            found.append({**call, "out": out})
+            out += count * self.width
+        return found
+
+    @property
+    def width(self) -> int:
+        """Results of a component."""
+        if len(self.plan.classes_):
+            return len(self.plan.classes_) + 1
+        return (2 if self.powers is None else 4) * self.plan.n_outputs_
+
+
+def _results(each: Any, warped: bool) -> list[Any]:
+    """Return the results of a component in their order."""
+    if hasattr(each, "probability"):
+        return [each.probability, each.aleatoric]
+    first = [each.mean, each.var + each.noise]
+    return first + list(target_moments(each)) if warped else first
+
+

@@ -19,7 +19,6 @@ import pytest
 
 from cli_runs import run, run_json, sentence, workplace
 from varprop import (
-    BernoulliLikelihood,
     GaussianLikelihood,
     HeteroscedasticGaussian,
     StackedRegressor,
@@ -109,12 +108,12 @@ def cases():
     found["student"] = plan_of(network(likelihood=likelihoods.StudentT), network(seed=3))
     ends = [
         likelihoods.YeoJohnsonLikelihood(GaussianLikelihood(np.array([s])), jnp.array([odds]))
-        for s, odds in ((-0.5, -0.7), (0.2, 1.5))
+        for s, odds in ((0.6, -0.7), (0.9, 1.5))
     ]
     skewed = [network(end=end, seed=4) for end in ends]
     found["skewed"] = plan_of(*skewed, network(), linear=True)
     two, three = ("no", "yes"), ("a", "b", "c")
-    logit, probit = BernoulliLikelihood(0.4), BernoulliLikelihood(-0.4, link="probit")
+    logit, probit = likelihoods.BernoulliLikelihood(0.4), likelihoods.BernoulliLikelihood(-0.4, link="probit")
     found["logit"] = plan_of(network(end=logit), network(end=logit, seed=2), classes=two)
     found["probit"] = plan_of(network(end=probit), classes=two)
     softmax = likelihoods.Categorical([0.1, -2.0, 0.7])

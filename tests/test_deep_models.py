@@ -14,9 +14,9 @@ from varprop.data.source import Rows, SourceError
 from varprop.data.statistics import Scaling, Statistics
 from varprop.estimators.inputs import training_data
 from varprop.estimators.stack import default_networks
-from varprop.files.container import ModelFileError
 from varprop.exports.columns import Columns
 from varprop.exports.onnx import to_onnx
+from varprop.files.container import ModelFileError
 from varprop.files.planning import plan_of
 from varprop.learning.model import regression_model
 from varprop.learning.objectives import VI

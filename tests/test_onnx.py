@@ -30,9 +30,7 @@ def graph(model):
 
 
 def compare(model, X):
-    session = onnxruntime.InferenceSession(
-        graph(model), providers=["CPUExecutionProvider"]
-    )
+    session = onnxruntime.InferenceSession(graph(model), providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     got = dict(zip(names, session.run(None, {"X": np.asarray(X)}), strict=True))
     dist = model.predict_dist(X)

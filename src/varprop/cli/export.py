@@ -30,7 +30,8 @@ def export(
     precision: Annotated[
         Precision,
         typer.Option(
-            "--precision", help="Of C: what it computes in. Of JavaScript: what weights are kept in."
+            "--precision",
+            help="What C computes in, and what weights are kept in in JavaScript.",
         ),
     ] = Precision.double,
     name: Annotated[

@@ -9,12 +9,10 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-
-
 from varprop.exports.columns import Columns
+from varprop.exports.filling import render
 from varprop.exports.functions import Functions
 from varprop.exports.languages import c_language, c_number
-from varprop.exports.filling import render
 from varprop.plans.plan import Plan
 
 #: Words that a name may not be; it always begins with the model's name, so that few could clash.
@@ -96,8 +94,8 @@ def identifier(text: str) -> str:
     >>> identifier("Größe (m²) */"), identifier("2nd")
     ('Grosse_m2', '_2nd')
     """
-    plain = unicodedata.normalize("NFKD", text.replace("ß", "ss")).encode("ascii", "ignore").decode()
-    found = re.sub(r"[^A-Za-z0-9]+", "_", plain).strip("_") or "x"
+    plain = unicodedata.normalize("NFKD", text.replace("ß", "ss")).encode("ascii", "ignore")
+    found = re.sub(r"[^A-Za-z0-9]+", "_", plain.decode()).strip("_") or "x"
     return f"_{found}" if found[0].isdigit() else found
 
 
@@ -148,7 +146,9 @@ def _strings(texts: Iterable[str]) -> str:
     return ", ".join(
         '"'
         + "".join(
-            chr(byte) if chr(byte).isalnum() or byte in b" _-.,:;=()" else f"\\{byte:03o}"
+            chr(byte)
+            if (byte < 128 and chr(byte).isalnum()) or byte in b" _-.,:;=()"
+            else f"\\{byte:03o}"
             for byte in text.encode("utf-8", "surrogatepass")
         )
         + '"'

@@ -86,8 +86,8 @@ class Columns:
         """Return those of the table that a model was fitted on."""
         inputs = []
         for column in table.inputs:
-            moments = (tuple(part.tolist()) for part in column.moments)
-            inputs.append(Column(column.name, *moments, getattr(column, "levels", None)))
+            mean, var = (tuple(part.tolist()) for part in column.moments)
+            inputs.append(Column(column.name, mean, var, getattr(column, "levels", None)))
         classes = table.outcome.classes
         return cls(tuple(inputs), table.targets, classes, table.missing == "impute")
 

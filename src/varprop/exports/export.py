@@ -32,7 +32,7 @@ def export(
     dtype: str = "float64",
     name: str | None = None,
 ) -> None:
-    """Write a fitted model as a file that predicts where no Python is.
+    r"""Write a fitted model as a file that predicts where no Python is.
 
     What is written is the model's plan, with all that goes before it: the scaling, and of a model
     of a table its categories and what is done where a number is missing. The file takes what the
@@ -45,12 +45,13 @@ def export(
     path
         Where to.
     to
-        "c" for a C99 header that allocates nothing, "js" for an ES module in plain JavaScript: mean,
-        standard deviation, distribution function, quantiles and intervals of each target (of
-        mixtures too), or probabilities of classes. "onnx" (needs ``varprop[onnx]``) for a graph that
-        takes ``X``, double of shape (rows, columns), and gives ``mean`` and ``std``, (rows,
-        targets), and ``cov``, (rows, targets, targets), where the covariance between targets is
-        modeled; of classes ``probabilities``, (rows, classes), and ``aleatoric``, (rows, 1).
+        "c" for a C99 header that allocates nothing, "js" for an ES module in plain JavaScript:
+        mean, standard deviation, distribution function, quantiles and intervals of each target
+        (of mixtures too), or probabilities of classes. "onnx" (needs ``varprop[onnx]``) for a
+        graph that takes ``X``, double of shape (rows, columns), and gives ``mean`` and ``std``,
+        (rows, targets), and ``cov``, (rows, targets, targets), where the covariance between
+        targets is modeled; of classes ``probabilities``, (rows, classes), and ``aleatoric``,
+        (rows, 1): what of their entropy is chance.
     dtype
         "float64" or "float32": of C what it computes in, of JavaScript what weights are kept in.
     name
@@ -70,7 +71,7 @@ def export(
     >>> model = StackedRegressor([]).fit(X, X[:, 0])
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "line.h"
     >>> export(model, path, to="c")
-    >>> path.read_text().split("\\n")[0]
+    >>> path.read_text().split("\n")[0]
     '/* The model line of y.'
     """
     if to not in ("c", "js", "onnx"):

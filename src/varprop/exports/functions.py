@@ -117,5 +117,3 @@ def _results(each: Any, warped: bool) -> list[Any]:
         return [each.probability, each.aleatoric]
     first = [each.mean, each.var + each.noise]
     return first + list(target_moments(each)) if warped else first
-
-

@@ -68,12 +68,12 @@ def to_javascript(plan: Plan, columns: Columns, *, name: str, dtype: str) -> str
 
 
 def literal(value: Any) -> str:
-    """Return a value as JavaScript, harmless also within a page.
+    r"""Return a value as JavaScript, harmless also within a page.
 
     Examples
     --------
     >>> literal(["</script>", 0.5, None])
-    '["\\\\u003c/script\\\\u003e",0.5,null]'
+    '["\\u003c/script\\u003e",0.5,null]'
     """
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from varprop.exports.loops import Language
@@ -23,11 +25,12 @@ _SIGNS = {
     "divide": "({} / {})",
     "where": "({} ? {} : {})",
 }
-_FUNCTIONS = {"absolute": "fabs", "power": "pow"}
-_FUNCTIONS |= {n: n for n in ("cos", "exp", "expm1", "floor", "log", "log1p", "sin", "sqrt", "tanh")}
+_FUNCTIONS = ["cos", "exp", "expm1", "floor", "log", "log1p", "sin", "sqrt", "tanh"]
 
 
 def _javascript_number(value: float) -> str:
+    if not math.isfinite(value):
+        return {"inf": "Infinity", "-inf": "(-Infinity)"}.get(repr(value), "NaN")
     return f"({value!r})" if value < 0 else repr(value).removesuffix(".0")
 
 
@@ -37,8 +40,9 @@ JAVASCRIPT = Language(
     array="const {} = new Float64Array({});",
     loop="for (let {0} = 0; {0} < {1}; {0}++) {{",
     functions=_SIGNS
-    | {name: f"Math.{c.removeprefix('f') if c == 'fabs' else c}({{}})" for name, c in _FUNCTIONS.items()}
+    | {name: f"Math.{name}({{}})" for name in _FUNCTIONS}
     | {
+        "absolute": "Math.abs({})",
         "power": "Math.pow({}, {})",
         "maximum": "Math.max({}, {})",
         "minimum": "Math.min({}, {})",
@@ -57,6 +61,8 @@ def c_number(value: float, single: bool) -> str:
     >>> c_number(-0.1, False), c_number(1e100, True), c_number(2.0, True)
     ('(-0.1)', '3.4028235e+38f', '2.0f')
     """
+    if not math.isfinite(value):
+        return {"inf": "INFINITY", "-inf": "(-INFINITY)"}.get(repr(float(value)), "NAN")
     if single:
         # What float cannot hold is a limit that nothing reaches, or guards against dividing by 0.
         most, least = (float(n) for n in (np.finfo(np.float32).max, np.finfo(np.float32).tiny))
@@ -79,8 +85,9 @@ def c_language(prefix: str, *, single: bool) -> Language:
         array=f"{real} {{}}[{{}}];",
         loop="for (int {0} = 0; {0} < {1}; {0}++) {{",
         functions=_SIGNS
-        | {name: f"{c}{end}({{}})" for name, c in _FUNCTIONS.items()}
+        | {name: f"{name}{end}({{}})" for name in _FUNCTIONS}
         | {
+            "absolute": f"fabs{end}({{}})",
             "power": f"pow{end}({{}}, {{}})",
             "maximum": f"{prefix}_max({{}}, {{}})",
             "minimum": f"{prefix}_min({{}}, {{}})",
@@ -89,5 +96,3 @@ def c_language(prefix: str, *, single: bool) -> Language:
         },
         number=lambda value: c_number(value, single),
     )
-
-

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -71,14 +71,14 @@ class _Place(NamedTuple):
 
 
 def written(inputs: Mapping[str, Tensor], results: Sequence[Value], language: Language) -> Written:
-    """Write the function that computes results, one after the other, from inputs.
+    r"""Write the function that computes results, one after the other, from inputs.
 
     Examples
     --------
     >>> from varprop.exports.languages import JAVASCRIPT
     >>> x = Tensor("input", (), (1, 3))
     >>> done = written({"x": x}, [np.exp(x) * np.array([1.0, 2.0, 3.0])], JAVASCRIPT)
-    >>> print(*done.lines, sep="\\n")
+    >>> print(*done.lines, sep="\n")
     for (let i = 0; i < 3; i++) {
       out[i] = (Math.exp(x[i]) * c[i]);
     }
@@ -154,7 +154,7 @@ class _Writer:
                 offset += sum(s * start for s, start in zip(strides, starts, strict=True))
             return _Place(base, offset, strides)
         turned = value.ndim == 2 and value.flags.f_contiguous and not value.flags.c_contiguous
-        kept = np.ascontiguousarray(value.T if turned else value, np.float64)
+        kept = np.asarray(value.T if turned else value, np.float64, order="C")
         key = kept.tobytes()
         if key not in self.offsets:
             self.offsets[key] = self.size

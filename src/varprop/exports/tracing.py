@@ -1,7 +1,7 @@
 """Arrays that write down what is done to them.
 
-A plan that is run on them gives a graph of the operations that predict: they obey NumPy's protocols,
-so that every export comes from the very lines that `varprop.plans` runs.
+A plan that is run on them gives a graph of the operations that predict: they obey NumPy's
+protocols, so that every export comes from the very lines that `varprop.plans` runs.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Value = Any
 
 #: Functions of entries, by NumPy's names; "where" besides.
 ENTRIES = frozenset(
-    "absolute add cos equal exp expm1 floor greater greater_equal less less_equal log log1p "
-    "logical_and logical_not logical_or maximum minimum multiply negative not_equal power sign sin "
-    "sqrt square subtract tanh divide".split()
+    """absolute add cos divide equal exp expm1 floor greater greater_equal less less_equal log log1p
+    logical_and logical_not logical_or maximum minimum multiply negative not_equal power sign sin
+    sqrt square subtract tanh""".split()  # noqa: SIM905
 )
 #: What only says otherwise where entries stand.
 VIEWS = frozenset(["unsqueeze", "slice", "transpose"])
@@ -64,7 +64,7 @@ class Tensor(NDArrayOperatorsMixin):
             batch = np.broadcast_shapes(a[:-2], b[:-2]) if len(b) > 1 else a[:-2]
             shape = (*batch, a[-2], *b[-1:]) if len(b) > 1 else a[:-1]
             return Tensor("matmul", given, shape)
-        assert ufunc.__name__ in ENTRIES and method == "__call__"
+        assert ufunc.__name__ in ENTRIES
         return Tensor(ufunc.__name__, given, np.broadcast_shapes(*map(np.shape, given)))
 
     def __array_function__(self, function: Any, types: Any, inputs: Any, options: Any) -> Any:

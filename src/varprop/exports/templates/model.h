@@ -116,6 +116,7 @@ static inline int {{ p }}_predict(const double *given, {{ p }}_prediction *found
 {% endif %}
   {{ p }}_real x[{{ p }}_INPUTS], out[{{ n_out }}];
   int i = 0;
+  memset(found, 0, sizeof *found);
   for (int j = 0; j < {{ p }}_COLUMNS; j++) {
     const double value = given[j];
     if (levels[j] > 0) {
@@ -191,7 +192,12 @@ static inline double {{ p }}_scaled(int k, int t, double y, double *slope) {
   const double u = (y - y_shift[t]) / y_scale[t];
 {% if powers %}
   static const double power[][{{ p }}_TARGETS] = { {{ powers }} };
-  const double p = u >= 0 ? power[k][t] : 2 - power[k][t], l = log1p(fabs(u)), x = p * l;
+  const double p = u >= 0 ? power[k][t] : 2 - power[k][t];
+  if (p == 1) {
+    *slope = 1 / y_scale[t];
+    return u;
+  }
+  const double l = log1p(fabs(u)), x = p * l;
   *slope = exp((p - 1) * l) / y_scale[t];
   return copysign(x == 0 ? l : l * (expm1(x) / x), u);
 {% else %}

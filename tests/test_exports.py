@@ -456,11 +456,11 @@ def test_what_cannot_be_exported_is_named(tmp_path):
     X, y = np.linspace(0, 1, 30)[:, None], np.linspace(0, 1, 30)
     model = StackedRegressor([]).fit(X, y)
     path = tmp_path / "m"
-    with pytest.raises(ExportError, match="to must be 'c', 'js' or 'onnx', not 'cobol'"):
+    with pytest.raises(ExportError, match="to must be 'c', 'js', 'onnx', 'page', not 'cobol'"):
         export(model, path, to="cobol")
     with pytest.raises(ExportError, match="dtype must be 'float64' or 'float32', not 'int8'"):
         export(model, path, to="c", dtype="int8")
-    with pytest.raises(ExportError, match="ONNX graphs are float64"):
+    with pytest.raises(ExportError, match="only C and JavaScript can be float32"):
         export(model, path, to="onnx", dtype="float32")
     assert not path.exists()
 
@@ -479,5 +479,5 @@ def test_the_command_refuses_in_one_sentence(tmp_path):
     assert "is also read" in sentence("export", good, "--to", "c", "-o", good, code=2)
     assert run("export", good, "--to", "fortran", "-o", tmp_path / "m.h", code=2).stdout == ""
     onnx = ("--to", "onnx", "-o", tmp_path / "m.onnx", "--precision", "float")
-    assert "ONNX graphs are float64" in sentence("export", good, *onnx, code=3)
+    assert "only C and JavaScript can be float32" in sentence("export", good, *onnx, code=3)
     assert not (tmp_path / "m.h").exists()

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from varprop.estimators.base import AbstractEstimator
     from varprop.tables.model import TableModel
 
-#: What a model can be exported to, and how files of it usually end.
-FORMATS = {"c": ".h", "js": ".js", "onnx": ".onnx"}
+#: What a model can be exported to.
+FORMATS = ("c", "js", "onnx", "page")
 
 
 class ExportError(InputError):
@@ -51,11 +51,12 @@ def export(
         graph that takes ``X``, double of shape (rows, columns), and gives ``mean`` and ``std``,
         (rows, targets), and ``cov``, (rows, targets, targets), where the covariance between
         targets is modeled; of classes ``probabilities``, (rows, classes), and ``aleatoric``,
-        (rows, 1): what of their entropy is chance.
+        (rows, 1): what of their entropy is chance. "page" for a page that contains the model.
     dtype
         "float64" or "float32": of C what it computes in, of JavaScript what weights are kept in.
     name
-        Of the model, with which the names of a C header begin; the file's unless given.
+        Of the model, with which the names of a C header begin and which a page has as its title;
+        the file's unless given.
 
     Raises
     ------
@@ -74,14 +75,18 @@ def export(
     >>> path.read_text().split("\n")[0]
     '/* The model line of y.'
     """
-    if to not in ("c", "js", "onnx"):
-        raise ExportError(f"to must be 'c', 'js' or 'onnx', not {to!r}.")
+    if to not in FORMATS:
+        raise ExportError(f"to must be {', '.join(map(repr, FORMATS))}, not {to!r}.")
     if dtype not in ("float64", "float32"):
         raise ExportError(f"dtype must be 'float64' or 'float32', not {dtype!r}.")
-    if to == "onnx" and dtype != "float64":
-        raise ExportError("ONNX graphs are float64: leave dtype out.")
+    if to in ("onnx", "page") and dtype != "float64":
+        raise ExportError("only C and JavaScript can be float32: leave dtype out.")
     plan, columns = opened(model)
     name = pathlib.PurePath(path).stem if name is None else name
+    if to == "page":
+        from varprop.exports.page import write_what_if
+
+        return write_what_if(plan, columns, path, title=name)
     if to == "onnx":
         try:
             from varprop.exports.onnx import to_onnx

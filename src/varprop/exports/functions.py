@@ -46,6 +46,8 @@ class Functions:
         Of every component and target behind a transform, (components, targets); None without.
     parts
         The parts' names.
+    noise
+        Whether components tell the variance of the noise besides.
     """
 
     plan: Plan
@@ -57,10 +59,13 @@ class Functions:
     counts: list[int] = dataclasses.field(default_factory=list)
     powers: np.ndarray | None = None
     parts: list[str] = dataclasses.field(default_factory=list)
+    noise: bool = False
 
     @classmethod
-    def of(cls, plan: Plan, columns: Columns, language: Language) -> Functions:
-        """Write all functions of a plan."""
+    def of(
+        cls, plan: Plan, columns: Columns, language: Language, *, noise: bool = False
+    ) -> Functions:
+        """Write all functions of a plan; with the noise if they are to tell it and can."""
         found, blocks, begin = cls(plan, columns), list[np.ndarray](), 0
         n = plan.n_features_in_
         x, var = (Tensor("input", (), (1, n)) for _ in range(2))
@@ -72,10 +77,13 @@ class Functions:
             ones = np.ones(plan.n_outputs_)
             found.powers = np.stack([ones if power is None else power for power in powers])
 
+        told = all(does for name, does in plan.tells_apart.items() if plan.weights_[name] > 0)
+        found.noise = noise and told and not warped and not len(plan.classes_)
+
         def add(part: Part, inputs: dict[str, Tensor]) -> tuple[int, int]:
             nonlocal begin
             with np.errstate(all="ignore"):
-                results = [v for each in part.components for v in _results(each, warped)]
+                results = [v for each in part.components for v in _results(each, warped, found.noise)]
             text = written(inputs, results, language)
             body = Body(text.arrays, text.lines, len(inputs) > 1)
             if body not in found.bodies:
@@ -108,12 +116,16 @@ class Functions:
         """Results of a component."""
         if len(self.plan.classes_):
             return len(self.plan.classes_) + 1
-        return (2 if self.powers is None else 4) * self.plan.n_outputs_
+        return (2 + 2 * (self.powers is not None) + self.noise) * self.plan.n_outputs_
 
 
-def _results(each: Any, warped: bool) -> list[Any]:
+def _results(each: Any, warped: bool, noise: bool) -> list[Any]:
     """Return the results of a component in their order."""
     if hasattr(each, "probability"):
         return [each.probability, each.aleatoric]
     first = [each.mean, each.var + each.noise]
-    return first + list(target_moments(each)) if warped else first
+    if warped:
+        return first + list(target_moments(each))
+    same = isinstance(each.noise, np.ndarray)  # for all rows
+    own = np.broadcast_to(each.noise, each.mean.shape) if same else each.noise
+    return [*first, own] if noise else first

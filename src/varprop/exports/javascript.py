@@ -16,7 +16,9 @@ from varprop.moments.constants import INV_SQRT_2PI, TAIL_64
 from varprop.plans.plan import Plan
 
 
-def to_javascript(plan: Plan, columns: Columns, *, name: str, dtype: str) -> str:
+def to_javascript(
+    plan: Plan, columns: Columns, *, name: str, dtype: str, page: bool = False
+) -> str:
     """Return an ES module.
 
     Parameters
@@ -27,8 +29,10 @@ def to_javascript(plan: Plan, columns: Columns, *, name: str, dtype: str) -> str
         Of the file, without its ending.
     dtype
         In which weights are kept, "float64" or "float32"; it always computes in double precision.
+    page
+        Whether it becomes part of a page.
     """
-    found, scaling = Functions.of(plan, columns, JAVASCRIPT), plan.scaling_
+    found, scaling = Functions.of(plan, columns, JAVASCRIPT, noise=True), plan.scaling_
     kept = found.numbers.astype(f"<{np.dtype(dtype).str[1:]}").tobytes()
     inputs: list[dict[str, Any]] = []
     for column in columns:
@@ -56,6 +60,8 @@ def to_javascript(plan: Plan, columns: Columns, *, name: str, dtype: str) -> str
         shares=literal(found.shares),
         powers=literal(None if found.powers is None else found.powers.tolist()),
         width=found.width,
+        noise=literal(found.noise),
+        page=page,
         moments=0 if found.powers is None else 2,
         stored="Float64Array" if dtype == "float64" else "Float32Array",
         numbers=base64.b64encode(kept).decode(),

@@ -1,3 +1,4 @@
+{% if not page %}
 /* {{ title }}
  *
  * Made by varprop {{ version }}. An ES module without dependencies:
@@ -8,6 +9,7 @@
  * A number may be {% if impute %}null where it is missing; {% endif %}a category is the name of its level{% if impute %}, null where the cell is missing and
  * the training data had missing ones{% endif %}. What the model does not take is a RangeError.
  */
+{% endif %}
 
 /** Columns in their order, with the levels of categories; targets; names of classes. */
 export const columns = {{ columns }};
@@ -18,7 +20,7 @@ const SHIFT = {{ shift }}, SCALE = {{ scale }};
 const Y_SHIFT = {{ y_shift }}, Y_SCALE = {{ y_scale }};
 const SHARE = {{ shares }};
 const POWER = {{ powers }};
-const IMPUTE = {{ impute }}, WIDTH = {{ width }}, MOMENTS = {{ moments }};
+const IMPUTE = {{ impute }}, NOISE = {{ noise }}, WIDTH = {{ width }}, MOMENTS = {{ moments }};
 
 /* The model's numbers, {{ stored }} in base64. */
 const NUMBERS = Float64Array.from(new {{ stored }}(Uint8Array.from(atob(
@@ -47,7 +49,7 @@ const CALLS = [
 ];
 const X = new Float64Array(SHIFT.length), X_VAR = new Float64Array(SHIFT.length), OUT = new Float64Array(WIDTH * SHARE.length);
 
-/** The prediction of a row: {mean, std, m, s}, arrays by target, or {probability, aleatoric}. */
+/** The prediction of a row: {mean, std, m, s, parts}, arrays by target, or {probability, aleatoric}. */
 export function predict(row) {
   let i = 0, missing = false;
   columns.forEach((column, j) => {
@@ -86,16 +88,20 @@ function probabilities() {
 }
 
 function mixture() {
-  const d = targets.length, found = { mean: [], std: [], m: [], s: [] };
+  const d = targets.length, found = { mean: [], std: [], m: [], s: [], parts: [] };
   for (let t = 0; t < d; t++) {
-    let mean = 0, variance = 0;
+    let mean = 0, own = 0, apart = 0, noise = 0;
     SHARE.forEach((share, k) => { mean += share * OUT[WIDTH * k + MOMENTS * d + t]; });
     SHARE.forEach((share, k) => {
       const at = WIDTH * k + MOMENTS * d + t;
-      variance += share * (OUT[at + d] + square(OUT[at] - mean));
+      own += share * OUT[at + d];
+      apart += share * square(OUT[at] - mean);
+      if (NOISE) noise += share * OUT[at + 2 * d];
     });
+    const scale = square(Y_SCALE[t]);
+    found.parts.push(NOISE ? [(own - noise) * scale, apart * scale, noise * scale] : [own * scale, apart * scale]);
     found.mean.push(mean * Y_SCALE[t] + Y_SHIFT[t]);
-    found.std.push(Math.sqrt(variance) * Y_SCALE[t]);
+    found.std.push(Math.sqrt(own + apart) * Y_SCALE[t]);
     found.m.push(SHARE.map((share, k) => OUT[WIDTH * k + t]));
     found.s.push(SHARE.map((share, k) => Math.sqrt(OUT[WIDTH * k + d + t])));
   }
@@ -160,6 +166,11 @@ export function quantile(found, alpha, t = 0) {
   }
   return y;
 }
+
+/** Where the variance of target t comes from: pairs of a name and a variance, as Python's budgets have them. */
+export const budget = (found, t = 0) =>
+  (NOISE ? ["model", "members disagree", "noise"] : ["weights and noise, not told apart", "members disagree"])
+    .map((name, i) => [name, found.parts[t][i]]).filter((part) => part[1] > 0);
 
 /** The interval that holds target t with a probability, as much on either side of it. */
 export const interval = (found, probability = 0.9, t = 0) =>

@@ -83,7 +83,9 @@ class Functions:
         def add(part: Part, inputs: dict[str, Tensor]) -> tuple[int, int]:
             nonlocal begin
             with np.errstate(all="ignore"):
-                results = [v for each in part.components for v in _results(each, warped, found.noise)]
+                results = [
+                    v for each in part.components for v in _results(each, warped, found.noise)
+                ]
             text = written(inputs, results, language)
             body = Body(text.arrays, text.lines, len(inputs) > 1)
             if body not in found.bodies:

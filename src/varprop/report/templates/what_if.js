@@ -134,7 +134,7 @@ $("after").addEventListener("click", () => { page += 1; showPage(); });
 $("reset").addEventListener("click", () => { typical.forEach((value, j) => { values[j] = value; }); changed(); });
 
 // ---- charts
-const W = 600;
+let W = 600; // as wide as there is room, so that texts have one size
 function chart(height, label, ...parts) {
   return `<svg class="chart" viewBox="0 0 ${W} ${height}" role="img" aria-label="${escaped(label)}">${parts.join("")}</svg>`;
 }
@@ -144,12 +144,12 @@ function ticks(low, high, count) {
   const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= rough) || rough;
   const found = [];
-  for (let k = Math.ceil(low / step); k * step <= high && found.length < 20; k++) found.push(k * step);
+  for (let k = Math.ceil(low / step); k * step <= high && found.length < 20; k++) found.push(k * step || 0);
   return found;
 }
 const line = (points) => points.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
 const scaler = (low, high, from, to) => (value) => from + (to - from) * (value - low) / (high - low || 1);
-function axis(x, low, high, at, count = 6) {
+function axis(x, low, high, at, count = W / 75) {
   return ticks(low, high, count).map((v) => `<path class="grid" d="M${x(v).toFixed(1)} 10V${at}"/><text class="middle" x="${x(v).toFixed(1)}" y="${at + 18}">${text(v, 6)}</text>`).join("");
 }
 const chosen = () => Number($("which").value || 0);
@@ -170,7 +170,7 @@ function drawDensity(found, t) {
   const area = (points) => (points.length ? line(points) + `L${points[points.length - 1][0].toFixed(1)} ${at}L${points[0][0].toFixed(1)} ${at}Z` : "");
   const mean = found.mean[t], [a, b] = between(low, high);
   $("density").innerHTML = chart(at + 28, `Density of ${targets[t]}: mean ${text(mean)}, ${percent(coverage())} interval from ${a} to ${b}`,
-    axis(x, from, to, at), `<path class="area" style="fill:var(--blue-soft)" d="${area(path)}"/>`, `<path class="inside" style="fill:var(--blue);fill-opacity:.3" d="${area(inside)}"/>`,
+    axis(x, from, to, at), `<path class="area" d="${area(path)}"/>`, `<path class="inside" d="${area(inside)}"/>`,
     `<path class="curve" d="${line(path)}"/>`, `<path class="now" d="M${x(mean).toFixed(1)} 8V${at}"/>`, `<path class="axis" d="M12 ${at}H${W - 12}"/>`);
   $("density-words").textContent = `The curve is the predicted distribution of ${targets[t]}, the upright line its mean. ${percent(coverage())} of it is shaded, from ${a} to ${b}.`;
 }
@@ -216,7 +216,7 @@ function drawCurve(t) {
     const places = xs.map((v, i) => [v, found[i]]).filter(([, p]) => p);
     if (!isClasses) {
       const upper = places.map(([v, p]) => [x(v), y(p[2])]), lower = places.map(([v, p]) => [x(v), y(p[1])]);
-      parts.push(`<path class="inside" style="fill:var(--blue);fill-opacity:.18" d="${line([...upper, ...lower.slice().reverse()])}Z"/><path class="edge" d="${line(upper)}"/><path class="edge" d="${line(lower)}"/>`);
+      parts.push(`<path class="inside" d="${line([...upper, ...lower.slice().reverse()])}Z"/><path class="edge" d="${line(upper)}"/><path class="edge" d="${line(lower)}"/>`);
     }
     parts.push(`<path class="curve" d="${line(places.map(([v, p]) => [x(v), y(p[0])]))}"/>`);
     if (own !== null) parts.push(`<path class="now" d="M${x(own).toFixed(1)} 10V${at}"/>`);
@@ -250,6 +250,7 @@ function changed() {
 function draw() {
   waiting = false;
   const started = performance.now(), t = chosen();
+  W = Math.max(260, $("density").clientWidth);
   fields.forEach((field) => field.show());
   const far = outside(values);
   fields.forEach((field, j) => field.box.classList.toggle("far", far.columns.includes(j)));
@@ -375,12 +376,13 @@ $("download").addEventListener("click", () => {
 const options = isClasses ? classes : targets;
 options.forEach((name, t) => $("which").append(make("option", { value: String(t) }, name)));
 if (isClasses) {
-  $("target-choice").firstChild.textContent = "Class along the input ";
+  $("target-choice").firstChild.textContent = "Curve of class ";
   $("coverage-choice").hidden = true;
   $("which").value = String(classes.length - 1);
 }
 $("target-choice").hidden = options.length < 2;
 columns.forEach((column, j) => $("along").append(make("option", { value: String(j) }, column.name)));
 ["which", "coverage", "along"].forEach((id) => $(id).addEventListener("input", changed));
+window.addEventListener("resize", changed);
 showPage();
 draw();

@@ -101,6 +101,7 @@ def test_what_is_shown_follows_the_inputs(browser, page):
     assert "city" in browser.find_element(By.CSS_SELECTOR, "#curve svg").get_attribute("aria-label")
     # An unknown number is fed as its mean, with an error.
     browser.find_elements(By.CSS_SELECTOR, ".seen input")[1].click()
+    put(browser, "#coverage", "0.5")
     assert text_of(browser, "#headline").split(" 50 %")[0] != said.split(" 90 %")[0]
     assert not browser.find_element(By.ID, "input-1").is_enabled()
     # Beyond what was seen it says so, also to who does not see it.
@@ -167,7 +168,7 @@ def test_bad_tables_are_refused_in_a_sentence(browser, page):
 
 
 def test_hostile_names_and_cells_do_nothing(browser, tmp_path):
-    plan, columns, levels = hostile_plan()
+    plan, columns, _ = hostile_plan()
     evil = "</script><script>document.title='run'</script>"
     write_what_if(plan, columns, tmp_path / "evil.html", title=evil)
     open_page(browser, tmp_path / "evil.html", width=390)

@@ -36,16 +36,14 @@ class Functions:
     calls
         For each part of the mixture: the function for known inputs, the one for uncertain ones
         (None where no input can be uncertain), and where the numbers of either begin.
-    numbers
-        Of all parts.
+    blocks
+        Name and numbers of each part, in their order; those for uncertain inputs by themselves.
     shares
         Of the components in the mixture.
     counts
         Components of each part.
     powers
         Of every component and target behind a transform, (components, targets); None without.
-    parts
-        The parts' names.
     noise
         Whether components tell the variance of the noise besides.
     """
@@ -54,11 +52,10 @@ class Functions:
     columns: Columns
     bodies: list[Body] = dataclasses.field(default_factory=list)
     calls: list[tuple[int, int, int | None, int]] = dataclasses.field(default_factory=list)
-    numbers: np.ndarray = dataclasses.field(default_factory=lambda: np.empty(0))
+    blocks: list[tuple[str, np.ndarray]] = dataclasses.field(default_factory=list)
     shares: list[float] = dataclasses.field(default_factory=list)
     counts: list[int] = dataclasses.field(default_factory=list)
     powers: np.ndarray | None = None
-    parts: list[str] = dataclasses.field(default_factory=list)
     noise: bool = False
 
     @classmethod
@@ -66,7 +63,7 @@ class Functions:
         cls, plan: Plan, columns: Columns, language: Language, *, noise: bool = False
     ) -> Functions:
         """Write all functions of a plan; with the noise if they are to tell it and can."""
-        found, blocks, begin = cls(plan, columns), list[np.ndarray](), 0
+        found, begin = cls(plan, columns), 0
         n = plan.n_features_in_
         x, var = (Tensor("input", (), (1, n)) for _ in range(2))
         with np.errstate(all="ignore"):
@@ -90,7 +87,7 @@ class Functions:
             body = Body(text.arrays, text.lines, len(inputs) > 1)
             if body not in found.bodies:
                 found.bodies.append(body)
-            blocks.append(text.numbers)
+            found.blocks.append((part.name, text.numbers))
             begin += len(text.numbers)
             return found.bodies.index(body), begin - len(text.numbers)
 
@@ -100,8 +97,6 @@ class Functions:
             found.calls.append((*call, *more))
             found.shares += [part.share * each.weight for each in part.components]
             found.counts.append(len(part.components))
-            found.parts.append(part.name)
-        found.numbers = np.concatenate(blocks)
         return found
 
     def places(self) -> list[dict[str, int | None]]:
@@ -112,6 +107,11 @@ class Functions:
             found.append({**call, "out": out})
             out += count * self.width
         return found
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """All numbers."""
+        return np.concatenate([numbers for _, numbers in self.blocks])
 
     @property
     def width(self) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from varprop.exports.functions import Functions
 from varprop.exports.languages import JAVASCRIPT
 from varprop.moments.constants import INV_SQRT_2PI, TAIL_64
 from varprop.plans.plan import Plan
+from varprop.predictive.simple import LINEAR
 
 
 def to_javascript(
@@ -28,12 +31,12 @@ def to_javascript(
     name
         Of the file, without its ending.
     dtype
-        In which weights are kept, "float64" or "float32"; it always computes in double precision.
+        In which weights of networks are kept, "float64" or "float32"; it always computes in
+        double precision.
     page
         Whether it becomes part of a page.
     """
     found, scaling = Functions.of(plan, columns, JAVASCRIPT, noise=True), plan.scaling_
-    kept = found.numbers.astype(f"<{np.dtype(dtype).str[1:]}").tobytes()
     inputs: list[dict[str, Any]] = []
     for column in columns:
         known = {"mean": column.mean[0], "variance": column.var[0]}
@@ -63,14 +66,24 @@ def to_javascript(
         noise=literal(found.noise),
         page=page,
         moments=0 if found.powers is None else 2,
-        stored="Float64Array" if dtype == "float64" else "Float32Array",
-        numbers=base64.b64encode(kept).decode(),
+        numbers=list(_packed(found.blocks, dtype)),
         bodies=found.bodies,
         calls=found.places(),
         mills_r=literal(TAIL_64["R"]),
         mills_d=literal(TAIL_64["D"]),
         bell=repr(INV_SQRT_2PI),
     )
+
+
+def _packed(blocks: Sequence[tuple[str, np.ndarray]], dtype: str) -> Iterator[tuple[str, str]]:
+    """Yield numbers in base64, each with the kind of array that holds them.
+
+    A linear model's are always in double precision: its variance is a sum in which much cancels.
+    """
+    for kept, group in itertools.groupby(blocks, lambda b: "float64" if b[0] == LINEAR else dtype):
+        numbers = np.concatenate([part for _, part in group])
+        packed = numbers.astype(f"<{np.dtype(kept).str[1:]}").tobytes()
+        yield f"{kept.capitalize()}Array", base64.b64encode(packed).decode()
 
 
 def literal(value: Any) -> str:

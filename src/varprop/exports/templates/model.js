@@ -22,10 +22,12 @@ const SHARE = {{ shares }};
 const POWER = {{ powers }};
 const IMPUTE = {{ impute }}, NOISE = {{ noise }}, WIDTH = {{ width }}, MOMENTS = {{ moments }};
 
-/* The model's numbers, {{ stored }} in base64. */
-const NUMBERS = Float64Array.from(new {{ stored }}(Uint8Array.from(atob(
-  "{{ numbers }}"
-), (letter) => letter.charCodeAt(0)).buffer));
+/* The model's numbers, arrays in base64. */
+const NUMBERS = Float64Array.from([
+{% for kept, packed in numbers %}
+  [{{ kept }}, "{{ packed }}"],
+{% endfor %}
+].flatMap(([Kept, text]) => Array.from(new Kept(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer))));
 
 const square = (a) => a * a;
 {% for body in bodies %}

@@ -289,7 +289,7 @@ function draw() {
 // ---- pasted tables
 const MISSING = new Set(["", "na", "n/a", "nan", "null", "none", "?"]);
 function cellsOf(pasted) {
-  const first = pasted.split("\n", 1)[0];
+  const first = pasted.replace(/"[^"]*"/g, "").split("\n", 1)[0]; // the header, without what is quoted
   const delimiter = ["\t", ";", ","].map((sign) => [first.split(sign).length, sign]).sort((a, b) => b[0] - a[0])[0][1];
   const rows = [[""]];
   let quoted = false;

@@ -125,7 +125,8 @@ def test_by_keyboard_and_by_name(browser, page):
     shown = browser.find_element(By.ID, "input-0").get_attribute("value")
     assert float(shown) == pytest.approx(float(slider.get_attribute("value")), rel=1e-5)
     nameless = browser.execute_script(
-        "return [...document.querySelectorAll('input, select, textarea, button, svg')].filter((e) =>"
+        "const all = [...document.querySelectorAll('input, select, textarea, button, svg')];"
+        "return all.filter((e) =>"
         " !(e.labels && e.labels.length) && !e.getAttribute('aria-label') &&"
         " !e.textContent.trim()).map((e) => e.outerHTML)"
     )

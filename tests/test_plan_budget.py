@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from test_plans import X, X_VAR, model_of
+from test_plans import X_VAR, X, model_of
 from varprop import Gaussian, nn
 from varprop.files.planning import network_plan
 from varprop.nn.sources import layer_names, variance_budget

@@ -11,6 +11,7 @@ from varprop.exports.columns import Columns
 from varprop.exports.loops import Language, written
 from varprop.exports.parts import Part, parts_of
 from varprop.exports.tracing import Tensor
+from varprop.plans.budget import INPUTS
 from varprop.plans.ends import target_moments
 from varprop.plans.plan import Plan
 
@@ -44,8 +45,8 @@ class Functions:
         Components of each part.
     powers
         Of every component and target behind a transform, (components, targets); None without.
-    noise
-        Whether components tell the variance of the noise besides.
+    sources
+        Where the variance of components comes from, if they tell it, and that of the noise.
     """
 
     plan: Plan
@@ -56,15 +57,15 @@ class Functions:
     shares: list[float] = dataclasses.field(default_factory=list)
     counts: list[int] = dataclasses.field(default_factory=list)
     powers: np.ndarray | None = None
-    noise: bool = False
+    sources: list[str] | None = None
 
     @classmethod
     def of(
-        cls, plan: Plan, columns: Columns, language: Language, *, noise: bool = False
+        cls, plan: Plan, columns: Columns, language: Language, *, budget: bool = False
     ) -> Functions:
-        """Write all functions of a plan; with the noise if they are to tell it and can."""
+        """Write all functions of a plan; with what variance is made of, if that can be told."""
         found, begin = cls(plan, columns), 0
-        n = plan.n_features_in_
+        n, none = plan.n_features_in_, np.zeros((1, plan.n_outputs_))
         x, var = (Tensor("input", (), (1, n)) for _ in range(2))
         with np.errstate(all="ignore"):
             known = parts_of(plan, x)
@@ -75,14 +76,19 @@ class Functions:
             found.powers = np.stack([ones if power is None else power for power in powers])
 
         told = all(does for name, does in plan.tells_apart.items() if plan.weights_[name] > 0)
-        found.noise = noise and told and not warped and not len(plan.classes_)
+        if budget and told and not warped and not len(plan.classes_):
+            with np.errstate(all="ignore"):
+                names = [name for part in known for name in part.sources(x)]
+            found.sources = list(dict.fromkeys(names)) + [INPUTS] * columns.impute
 
         def add(part: Part, inputs: dict[str, Tensor]) -> tuple[int, int]:
             nonlocal begin
             with np.errstate(all="ignore"):
-                results = [
-                    v for each in part.components for v in _results(each, warped, found.noise)
-                ]
+                more = None
+                if found.sources is not None:
+                    parts = part.sources(*inputs.values())
+                    more = [parts.get(name, none) for name in found.sources]
+                results = [v for each in part.components for v in _results(each, warped, more)]
             text = written(inputs, results, language)
             body = Body(text.arrays, text.lines, len(inputs) > 1)
             if body not in found.bodies:
@@ -118,16 +124,19 @@ class Functions:
         """Results of a component."""
         if len(self.plan.classes_):
             return len(self.plan.classes_) + 1
-        return (2 + 2 * (self.powers is not None) + self.noise) * self.plan.n_outputs_
+        more = 0 if self.sources is None else 1 + len(self.sources)
+        return (2 + 2 * (self.powers is not None) + more) * self.plan.n_outputs_
 
 
-def _results(each: Any, warped: bool, noise: bool) -> list[Any]:
+def _results(each: Any, warped: bool, sources: list[Any] | None) -> list[Any]:
     """Return the results of a component in their order."""
     if hasattr(each, "probability"):
         return [each.probability, each.aleatoric]
     first = [each.mean, each.var + each.noise]
     if warped:
         return first + list(target_moments(each))
+    if sources is None:
+        return first
     same = isinstance(each.noise, np.ndarray)  # for all rows
     own = np.broadcast_to(each.noise, each.mean.shape) if same else each.noise
-    return [*first, own] if noise else first
+    return [*first, own, *sources]

@@ -36,7 +36,7 @@ def to_javascript(
     page
         Whether it becomes part of a page.
     """
-    found, scaling = Functions.of(plan, columns, JAVASCRIPT, noise=True), plan.scaling_
+    found, scaling = Functions.of(plan, columns, JAVASCRIPT, budget=True), plan.scaling_
     inputs: list[dict[str, Any]] = []
     for column in columns:
         known = {"mean": column.mean[0], "variance": column.var[0]}
@@ -63,7 +63,7 @@ def to_javascript(
         shares=literal(found.shares),
         powers=literal(None if found.powers is None else found.powers.tolist()),
         width=found.width,
-        noise=literal(found.noise),
+        sources=literal(found.sources),
         page=page,
         moments=0 if found.powers is None else 2,
         numbers=list(_packed(found.blocks, dtype)),

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from varprop.plans.budget import INPUTS, variance_budget
 from varprop.plans.ends import Component, Probabilities
 from varprop.plans.plan import Networks, Plan
+from varprop.plans.steps import Network
 from varprop.predictive.simple import LinearModel, constant_var
 
 # Of a share: less changes no digit of any result.
@@ -26,11 +28,30 @@ class Part(NamedTuple):
         Of the prediction; those of all parts sum to 1.
     components
         What it predicts, with weights that sum to 1.
+    made
+        What predicts: a network, a linear model, or None for the constant one.
     """
 
     name: str
     share: float
     components: Sequence[Component | Probabilities]
+    made: Network | LinearModel | None
+
+    def sources(self, x: Any, x_var: Any = None) -> dict[str, Any]:
+        """Return where the variance of the targets without noise comes from, (rows, targets)."""
+        if isinstance(self.made, LinearModel):
+            own = _linear(self.made, x, None).var
+            from_inputs = {} if x_var is None else {INPUTS: x_var @ _square(self.made).T}
+            return {"linear coefficients": own, **from_inputs}
+        if self.made is None:
+            return {}
+        # As Python's budgets have it: to first order, as shares of what is predicted.
+        var = self.components[0].var
+        found = variance_budget(self.made.steps, x, x_var)
+        d = var.shape[1]
+        found = {name: part[:, :d] for name, part in found.items()}
+        whole = sum(found.values())
+        return {n: part / np.where(whole > 0, whole, 1.0) * var for n, part in found.items()}
 
 
 def parts_of(plan: Plan, x: Any, x_var: Any = None) -> list[Part]:
@@ -51,11 +72,11 @@ def parts_of(plan: Plan, x: Any, x_var: Any = None) -> list[Part]:
         if isinstance(part, Networks):
             for network in part.members:
                 share = weight * network.share
-                found.append(Part(name, share, plan.components(network, x, x_var)))
+                found.append(Part(name, share, plan.components(network, x, x_var), network))
         elif isinstance(part, LinearModel):
-            found.append(Part(name, weight, [_linear(part, x, x_var)]))
+            found.append(Part(name, weight, [_linear(part, x, x_var)], part))
         else:
-            found.append(Part(name, weight, [_constant(plan, x)]))
+            found.append(Part(name, weight, [_constant(plan, x)], None))
     return found
 
 
@@ -64,9 +85,13 @@ def _linear(part: LinearModel, x: Any, x_var: Any) -> Component:
     for cov, target in zip(part.cov, np.eye(len(part.coef)), strict=True):
         var = var + np.sum((apart @ cov) * apart, axis=-1)[:, None] * target
     if x_var is not None:
-        square = np.square(part.coef) + np.diagonal(part.cov, axis1=1, axis2=2)
-        var = var + x_var @ square.T
+        var = var + x_var @ _square(part).T
     return Component(1.0, x @ part.coef.T + part.intercept, var, None, part.noise_var)
+
+
+def _square(part: LinearModel) -> np.ndarray:
+    """Return the mean square of the coefficients, (targets, inputs)."""
+    return np.square(part.coef) + np.diagonal(part.cov, axis1=1, axis2=2)
 
 
 def _constant(plan: Plan, x: Any) -> Component | Probabilities:

@@ -1,4 +1,4 @@
-"""Where the variance of a network's outputs comes from, step by step: `varprop.nn.sources` in NumPy."""
+"""Where the variance of a network's outputs comes from: `varprop.nn.sources` in NumPy."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ const SHIFT = {{ shift }}, SCALE = {{ scale }};
 const Y_SHIFT = {{ y_shift }}, Y_SCALE = {{ y_scale }};
 const SHARE = {{ shares }};
 const POWER = {{ powers }};
-const IMPUTE = {{ impute }}, NOISE = {{ noise }}, WIDTH = {{ width }}, MOMENTS = {{ moments }};
+const IMPUTE = {{ impute }}, SOURCES = {{ sources }}, WIDTH = {{ width }}, MOMENTS = {{ moments }};
 
 /* The model's numbers, arrays in base64. */
 const NUMBERS = Float64Array.from([
@@ -92,16 +92,16 @@ function probabilities() {
 function mixture() {
   const d = targets.length, found = { mean: [], std: [], m: [], s: [], parts: [] };
   for (let t = 0; t < d; t++) {
-    let mean = 0, own = 0, apart = 0, noise = 0;
+    let mean = 0, own = 0, apart = 0;
+    const more = (SOURCES ? ["noise", ...SOURCES] : []).map((name, i) => SHARE.reduce((sum, share, k) => sum + share * OUT[WIDTH * k + (2 + i) * d + t], 0));
     SHARE.forEach((share, k) => { mean += share * OUT[WIDTH * k + MOMENTS * d + t]; });
     SHARE.forEach((share, k) => {
       const at = WIDTH * k + MOMENTS * d + t;
       own += share * OUT[at + d];
       apart += share * square(OUT[at] - mean);
-      if (NOISE) noise += share * OUT[at + 2 * d];
     });
-    const scale = square(Y_SCALE[t]);
-    found.parts.push(NOISE ? [(own - noise) * scale, apart * scale, noise * scale] : [own * scale, apart * scale]);
+    const parts = SOURCES ? [...more.slice(1), apart, more[0]] : [own, apart];
+    found.parts.push(parts.map((part) => part * square(Y_SCALE[t])));
     found.mean.push(mean * Y_SCALE[t] + Y_SHIFT[t]);
     found.std.push(Math.sqrt(own + apart) * Y_SCALE[t]);
     found.m.push(SHARE.map((share, k) => OUT[WIDTH * k + t]));
@@ -171,7 +171,7 @@ export function quantile(found, alpha, t = 0) {
 
 /** Where the variance of target t comes from: pairs of a name and a variance, as Python's budgets have them. */
 export const budget = (found, t = 0) =>
-  (NOISE ? ["model", "members disagree", "noise"] : ["weights and noise, not told apart", "members disagree"])
+  (SOURCES ? [...SOURCES, "members disagree", "noise"] : ["weights and noise, not told apart", "members disagree"])
     .map((name, i) => [name, found.parts[t][i]]).filter((part) => part[1] > 0);
 
 /** The interval that holds target t with a probability, as much on either side of it. */

@@ -32,8 +32,9 @@ from varprop.exports.columns import Column, Columns
 from varprop.exports.export import ExportError
 from varprop.exports.javascript import to_javascript
 from varprop.files.planning import network_plan
+from varprop.plans.budget import variance_budget
 from varprop.plans.plan import Networks, Plan
-from varprop.predictive.simple import LinearModel
+from varprop.predictive.simple import LinearModel, constant_var
 from varprop.tables.columns import CategoryColumn
 from varprop.tables.model import TableModel
 
@@ -481,3 +482,71 @@ def test_the_command_refuses_in_one_sentence(tmp_path):
     onnx = ("--to", "onnx", "-o", tmp_path / "m.onnx", "--precision", "float")
     assert "only C and JavaScript can be float32" in sentence("export", good, *onnx, code=3)
     assert not (tmp_path / "m.h").exists()
+
+
+@needs_node
+def test_the_budget_in_javascript_is_that_of_python(tmp_path):
+    """By layers where the model tells its doubt from noise; of two members, and a linear model."""
+    deep = {"hidden_layer_sizes": (4, 3), "hidden_noise": nn.Dropout(0.2)}
+    plan = plan_of(network(**deep), network(seed=2, **deep), linear=True)
+    (tmp_path / "m.mjs").write_text(
+        to_javascript(plan, Columns.of_plan(plan), name="m", dtype="float64")
+    )
+    (tmp_path / "rows.json").write_text(json.dumps(X.tolist()))
+    (tmp_path / "run.mjs").write_text("""
+      import { predict, budget } from "./m.mjs";
+      import fs from "fs";
+      const rows = JSON.parse(fs.readFileSync("rows.json"));
+      console.log(JSON.stringify(rows.map((row) => Object.fromEntries(budget(predict(row))))));
+    """)
+    done = subprocess.run([NODE, "run.mjs"], cwd=tmp_path, capture_output=True, check=True)
+    found = {name: [] for name in json.loads(done.stdout)[0]}
+    for row in json.loads(done.stdout):
+        for name, values in found.items():
+            values.append(row.get(name, 0.0))
+    # By hand: parts of the mixture in the target's units, those of networks by layer.
+    x, scale = (X - SHIFT) / SCALE, plan.scaling_.y_scale[0] ** 2
+    expected = {"noise": 0.1 * constant_var(30) + 0.3 * 0.3 + np.zeros(len(X))}
+    for one in plan.parts["network"].members:
+        for name, part in variance_budget(one.steps, x).items():
+            expected[name] = expected.get(name, 0.0) + 0.3 * part[:, 0]
+        expected["noise"] += 0.3 * one.numbers["noise_var"][0]
+    apart = x - 0.1
+    cov = plan.parts["linear"].cov[0]
+    expected["linear coefficients"] = 0.3 * np.sum((apart @ cov) * apart, axis=1)
+    dist = plan.predict_dist(X)
+    expected["members disagree"] = dist.var / scale - sum(expected.values())
+    assert set(found) == set(expected)
+    assert {"weights of layer 3", "noise after layer 1"} < set(found)
+    for name, values in found.items():
+        np.testing.assert_allclose(values, scale * expected[name], rtol=1e-8)
+
+
+@needs_node
+def test_noise_and_model_are_not_told_apart_where_the_objective_does_not(tmp_path):
+    """As Python has it, and whatever a missing number adds is told where they are."""
+    plan = plan_of(network())
+    network_part = dataclasses.replace(plan.parts["network"], identified=False)
+    untold = dataclasses.replace(plan, parts={**plan.parts, "network": network_part})
+    columns = dataclasses.replace(Columns.of_plan(plan), impute=True)
+    for name, each in (("told", plan), ("untold", untold)):
+        text = to_javascript(each, columns, name=name, dtype="float64")
+        (tmp_path / f"{name}.mjs").write_text(text)
+    (tmp_path / "run.mjs").write_text("""
+      import * as told from "./told.mjs";
+      import * as untold from "./untold.mjs";
+      const row = [1.7e9, 0.5, null];
+      const all = [told, untold].map((m) => [m.budget(m.predict(row)), m.predict(row).std[0]]);
+      console.log(JSON.stringify(all));
+    """)
+    done = subprocess.run([NODE, "run.mjs"], cwd=tmp_path, capture_output=True, check=True)
+    (parts, std), (whole, same) = json.loads(done.stdout)
+    assert std == pytest.approx(same)
+    assert sum(v for _, v in parts) == pytest.approx(std**2)
+    assert sum(v for _, v in whole) == pytest.approx(std**2)
+    assert [name for name, _ in whole] == ["weights and noise, not told apart", "members disagree"]
+    assert "unknown inputs" in dict(parts)
+    x, var = np.array([[0.0, 0.5, 0.0]]), np.array([[0.0, 0.0, 1.0]])
+    (member,) = plan.parts["network"].members
+    want = variance_budget(member.steps, x, var)["unknown inputs"][0, 0]
+    assert dict(parts)["unknown inputs"] == pytest.approx(0.9 * 0.25 * want)

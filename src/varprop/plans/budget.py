@@ -100,7 +100,7 @@ def variance_budget(steps: Sequence[Step], x: Any, x_var: Any = None) -> dict[st
         add(shares, own, back[0])
         back = _pulled(step, kept, *back)
     add(*root, back[0])
-    return total
+    return {name: total[name] for name in (INPUTS, *names.values()) if name in total}
 
 
 def _shares(parts: Mapping[str, Any]) -> dict[str, Any]:

@@ -150,7 +150,7 @@ function ticks(low, high, count) {
 const line = (points) => points.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
 const scaler = (low, high, from, to) => (value) => from + (to - from) * (value - low) / (high - low || 1);
 function axis(x, low, high, at, count = W / 75) {
-  return ticks(low, high, count).map((v) => `<path class="grid" d="M${x(v).toFixed(1)} 10V${at}"/><text class="middle" x="${x(v).toFixed(1)}" y="${at + 18}">${text(v, 6)}</text>`).join("");
+  return ticks(low, high, count).map((v) => `<path class="grid" d="M${x(v).toFixed(1)} 10V${at}"/><text class="${x(v) > W - 32 ? "end-label" : "middle"}" x="${x(v) > W - 32 ? W - 2 : x(v).toFixed(1)}" y="${at + 18}">${text(v, 6)}</text>`).join("");
 }
 const chosen = () => Number($("which").value || 0);
 const coverage = () => Number($("coverage").value);
@@ -348,9 +348,10 @@ function predictTable() {
   });
   results = [[...header, ...names, "outside"], ...body];
   const shown = body.slice(0, MOST_SHOWN), first = header.length;
-  const heads = results[0].map((name) => make("th", { scope: "col" }, make("span", { className: "cell" }, name)));
+  const isText = (i) => i < first || shown.every((row) => typeof row[i] !== "number");
+  const heads = results[0].map((name, i) => make("th", { scope: "col", className: isText(i) ? "text" : "" }, name));
   const lines = shown.map((row) => make("tr", {}, ...row.map((cell, i) => {
-    const node = make("td", { className: i < first || typeof cell !== "number" ? "text" : "" }, typeof cell === "number" ? text(cell, 5) : cell);
+    const node = make("td", { className: isText(i) ? "text" : "" }, typeof cell === "number" ? text(cell, 5) : cell);
     node.dataset.label = results[0][i];
     return node;
   })));

@@ -80,7 +80,10 @@ def written(inputs: Mapping[str, Tensor], results: Sequence[Value], language: La
     >>> done = written({"x": x}, [np.exp(x) * np.array([1.0, 2.0, 3.0])], JAVASCRIPT)
     >>> print(*done.lines, sep="\n")
     for (let i = 0; i < 3; i++) {
-      out[i] = (Math.exp(x[i]) * c[i]);
+      b0[i] = (Math.exp(x[i]) * c[i]);
+    }
+    for (let i = 0; i < 3; i++) {
+      out[i] = b0[i];
     }
     """
     return _Writer(inputs, results, language).written()

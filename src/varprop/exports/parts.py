@@ -46,7 +46,9 @@ class Part(NamedTuple):
         if self.made is None:
             return {}
         # As Python's budgets have it: to first order, as shares of what is predicted.
-        var = self.components[0].var
+        first = self.components[0]
+        assert isinstance(first, Component)  # classes have no variance
+        var = first.var
         found = variance_budget(self.made.steps, x, x_var)
         d = var.shape[1]
         found = {name: part[:, :d] for name, part in found.items()}

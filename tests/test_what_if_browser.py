@@ -60,7 +60,9 @@ def predicted(browser, table, folder):
 
 def test_a_pasted_table_is_predicted_as_python_does(browser, page, tmp_path):
     lines = houses(80).replace("Ulm", "ULM ").splitlines()
-    lines[5] = re.sub(r"^(h\d+),[^,]*", r"\1,900", lines[5])  # a size far beyond
+    # Sizes far beyond, and on both sides of where a size is.
+    for i, size in enumerate([900, -900, *range(180, 300, 5), *range(-40, 40, 5)], 5):
+        lines[i] = re.sub(r"^(h\d+),[^,]*", rf"\1,{size}", lines[i])
     (tmp_path / "new.csv").write_text("\n".join(lines).replace("ULM ", "Ulm") + "\n")
     open_page(browser, page)
     found = predicted(browser, "\n".join(lines), tmp_path)
@@ -75,6 +77,7 @@ def test_a_pasted_table_is_predicted_as_python_does(browser, page, tmp_path):
         got, want = (np.array([float(row[name]) for row in rows]) for rows in (found, expected))
         np.testing.assert_allclose(got, want, rtol=1e-6)
     assert [row["outside"] != "" for row in found] == [row["outside"] != "" for row in expected]
+    assert 10 < sum(row["outside"] != "" for row in found) < 70
     assert found[4]["outside"].startswith("size is 900, seen ")
     assert "80 rows, with 90 % intervals" in text_of(browser, "#table-words")
 

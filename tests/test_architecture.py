@@ -39,6 +39,7 @@ ROOMS = [
     "plotting",
     "report",
     "tables",
+    "exports",
     "cli",
     "__main__",
 ]

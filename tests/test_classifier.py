@@ -8,7 +8,7 @@ from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 
-from varprop import FAWNClassifier, FAWNRegressor, FitWarning, Recipe, StackedClassifier
+from varprop import FAWNClassifier, FAWNRegressor, FitWarning, Recipe, StackedClassifier, export
 from varprop.data.source import Data
 from varprop.files.container import ModelFileError
 
@@ -95,7 +95,7 @@ def test_a_file_keeps_it_to_the_bit(fitted, table, tmp_path):
 
 def test_onnx_gives_the_probabilities(fitted, table, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
-    fitted.to_onnx(tmp_path / "m.onnx")
+    export(fitted, tmp_path / "m.onnx", to="onnx")
     session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
     (found,) = session.run(["probabilities"], {"X": table[0]})
     np.testing.assert_allclose(found, fitted.predict_proba(table[0]), atol=2e-6)

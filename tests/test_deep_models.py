@@ -14,8 +14,9 @@ from varprop.data.source import Rows, SourceError
 from varprop.data.statistics import Scaling, Statistics
 from varprop.estimators.inputs import training_data
 from varprop.estimators.stack import default_networks
+from varprop.exports.columns import Columns
+from varprop.exports.onnx import to_onnx
 from varprop.files.container import ModelFileError
-from varprop.files.onnx import to_onnx
 from varprop.files.planning import plan_of
 from varprop.learning.model import regression_model
 from varprop.learning.objectives import VI
@@ -355,7 +356,8 @@ def test_a_file_with_a_propagation_that_is_none(joint, tmp_path, where, value):
 def test_onnx(which, data, request):
     model = request.getfixturevalue(which)
     X = data[0]
-    graph = to_onnx(plan_of(model)).SerializeToString()
+    plan = plan_of(model)
+    graph = to_onnx(plan, Columns.of_plan(plan)).SerializeToString()
     session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     got = dict(zip(names, session.run(None, {"X": X}), strict=True))

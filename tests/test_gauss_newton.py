@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from test_persistence import resigned, state
-from varprop import Data, FAWNRegressor, StackedRegressor, priors
+from varprop import Data, FAWNRegressor, StackedRegressor, export, priors
 from varprop.estimators.members import to_jax
 from varprop.estimators.stack import default_networks
 from varprop.files.container import ModelFileError
@@ -193,8 +193,8 @@ def test_it_is_kept_and_goes_with_training(table, tmp_path):
     np.testing.assert_array_equal(again.members_[0].weight_root, before)
     one, two = (part.predict_dist(new) for part in (model, again))
     np.testing.assert_array_equal(one.total().std, two.total().std)
-    with pytest.raises(ValueError, match="row_covariance='gauss-newton' has no ONNX form"):
-        model.to_onnx(tmp_path / "model.onnx")
+    with pytest.raises(ValueError, match="row_covariance='gauss-newton' has no plan"):
+        export(model, tmp_path / "model.onnx", to="onnx")
     header, arrays = state(path.read_bytes())
     arrays["member.0.weight_root"] = before[:5, :5].copy()
     path.write_bytes(resigned(header, arrays))

@@ -7,8 +7,9 @@ import onnxruntime
 import pandas as pd
 import pytest
 
-from varprop import FAWNClassifier, FAWNRegressor, StackedClassifier, nn
-from varprop.files.onnx import to_onnx
+from varprop import FAWNClassifier, FAWNRegressor, StackedClassifier, export, nn
+from varprop.exports.columns import Columns
+from varprop.exports.onnx import to_onnx
 from varprop.files.planning import plan_of
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
@@ -23,10 +24,13 @@ def data(n_outputs=2):
     return X, np.column_stack([np.sin(z[:, 0]), 1e6 * z[:, 1] * z[:, 2]])[:, :n_outputs]
 
 
+def graph(model):
+    plan = plan_of(model)
+    return to_onnx(plan, Columns.of_plan(plan)).SerializeToString()
+
+
 def compare(model, X):
-    session = onnxruntime.InferenceSession(
-        to_onnx(plan_of(model)).SerializeToString(), providers=["CPUExecutionProvider"]
-    )
+    session = onnxruntime.InferenceSession(graph(model), providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     got = dict(zip(names, session.run(None, {"X": np.asarray(X)}), strict=True))
     dist = model.predict_dist(X)
@@ -75,7 +79,7 @@ def test_single_target_frame_and_file(tmp_path):
     frame = pd.DataFrame(X, columns=["t", "a", "b"])
     model = FAWNRegressor(4, max_iter=20, random_state=0).fit(frame, pd.Series(y[:, 0], name="u"))
     compare(model, frame)
-    model.to_onnx(tmp_path / "model.onnx")
+    export(model, tmp_path / "model.onnx", to="onnx")
     session = onnxruntime.InferenceSession(
         tmp_path / "model.onnx", providers=["CPUExecutionProvider"]
     )
@@ -117,7 +121,7 @@ def test_classes(kind, tmp_path):
         options |= {"output_covariance": kind == "softmax", "n_members": 2}
         model = FAWNClassifier(**options, likelihood=kind, random_state=0).fit(X, labels)
         model.trust_ = 0.8
-    model.to_onnx(tmp_path / "m.onnx")
+    export(model, tmp_path / "m.onnx", to="onnx")
     session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
     assert [output.name for output in session.get_outputs()] == ["probabilities", "aleatoric"]
     probabilities, aleatoric = session.run(None, {"X": X})
@@ -131,7 +135,7 @@ def test_likelihoods_without_a_graph_are_refused(tmp_path):
     X, y = data(1)
     model = FAWNRegressor(3, likelihood="log-normal", max_iter=2).fit(X, np.exp(y))
     with pytest.raises(ValueError, match="likelihood LogNormal has no plan"):
-        model.to_onnx(tmp_path / "m.onnx")
+        export(model, tmp_path / "m.onnx", to="onnx")
     assert not list(tmp_path.iterdir())
 
 
@@ -145,7 +149,7 @@ def test_what_onnx_cannot_say_is_refused(tmp_path):
     X, y = data()
     model = FAWNRegressor(3, activation=nn.GaussHermite(jax.lax.lgamma), max_iter=2).fit(X, y)
     with pytest.raises(ValueError, match="uses the operation 'lgamma', which cannot be written"):
-        model.to_onnx(tmp_path / "model.onnx")
+        export(model, tmp_path / "model.onnx", to="onnx")
     assert not list(tmp_path.iterdir())
 
 
@@ -174,4 +178,4 @@ def test_conditions_are_exported_and_loops_are_refused():
     compare(FAWNRegressor(3, activation=Box(), max_iter=5).fit(X, y), X)
     model = FAWNRegressor(3, activation=Loop(), max_iter=2).fit(X, y)
     with pytest.raises(ValueError, match="uses the operation 'scan'"):
-        to_onnx(plan_of(model))
+        graph(model)

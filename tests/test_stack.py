@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from varprop import FAWNRegressor, FitWarning, StackedRegressor, default_networks, metrics
+from varprop import FAWNRegressor, FitWarning, StackedRegressor, default_networks, export, metrics
 from varprop.data.source import Data
 from varprop.files.container import ModelFileError
 from varprop.files.plan import load_plan
@@ -138,7 +138,7 @@ def test_a_file_of_one_network_is_a_stack_of_one(data, tmp_path):
 def test_onnx_gives_the_mixtures_moments(fitted, data, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     X, _ = data
-    fitted.to_onnx(tmp_path / "model.onnx")
+    export(fitted, tmp_path / "model.onnx", to="onnx")
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
     mean, std = session.run(None, {"X": X})
     found = fitted.predict_dist(X)
@@ -240,7 +240,7 @@ def test_all_that_a_stack_can_do_it_can_behind_a_transform(skewed, data, tmp_pat
     with pytest.raises(ValueError, match="A plan predicts row by row"):
         plan.total()
     onnxruntime = pytest.importorskip("onnxruntime")
-    skewed.to_onnx(tmp_path / "model.onnx")
+    export(skewed, tmp_path / "model.onnx", to="onnx")
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
     mean, std = session.run(None, {"X": X})
     np.testing.assert_allclose(mean[:, 0], found.mean, rtol=1e-5)

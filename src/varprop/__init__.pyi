@@ -16,6 +16,7 @@ from .estimators.stack import StackedRegressor as StackedRegressor
 from .estimators.stack import default_networks as default_networks
 from .estimators.stack_classes import StackedClassifier as StackedClassifier
 from .estimators.stack_classes import default_class_networks as default_class_networks
+from .exports.export import export as export
 from .files.model import load_model as load_model
 from .files.model import save_model as save_model
 from .learning import likelihoods as likelihoods

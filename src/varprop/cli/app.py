@@ -20,7 +20,9 @@ from varprop.cli.compare import compare
 from varprop.cli.demo import demo
 from varprop.cli.evaluate import evaluate
 from varprop.cli.explain import explain
+from varprop.cli.export import export
 from varprop.cli.fit import fit
+from varprop.cli.page import page
 from varprop.cli.predict import predict
 from varprop.cli.report import report
 from varprop.cli.shared import EPILOG
@@ -48,7 +50,7 @@ def _root(
         raise typer.Exit
 
 
-for _command in (fit, predict, evaluate, explain, compare, demo, bench, report):
+for _command in (fit, predict, evaluate, explain, export, page, compare, demo, bench, report):
     app.command(epilog=EPILOG)(_command)
 app.add_typer(data.app, name="data")
 

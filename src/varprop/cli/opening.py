@@ -164,12 +164,7 @@ def open_both(
     by_row
         Whether rows are only predicted one by one, for which the model's plan will do.
     """
-    if model == "-":
-        raise UserError("a model file cannot come from standard input: give its path.")
-    if not os.path.exists(model):
-        raise UserError(f"there is no file {model}: check the path.")
-    if os.path.isdir(model):
-        raise UserError(f"{model} is a folder: give a model file.")
+    check_model(model)
     if table != "-" and "*" not in table and not os.path.exists(table):
         raise UserError(f"there is no file {table}: check the path.")
     from varprop.files.container import ModelFileError
@@ -196,6 +191,22 @@ def open_both(
             "the table.",
         ) from error
     return dataclasses.replace(fitted, preprocessing=known), source
+
+
+def check_model(path: str) -> None:
+    """Fail if a model's path leads to no file."""
+    if path == "-":
+        raise UserError("a model file cannot come from standard input: give its path.")
+    if not os.path.exists(path):
+        raise UserError(f"there is no file {path}: check the path.")
+    if os.path.isdir(path):
+        raise UserError(f"{path} is a folder: give a model file.")
+
+
+def refuse_tables(path: str) -> None:
+    """Fail if what should be a model file is a table."""
+    if _looks_like_table(path):
+        raise UserError(f"{os.path.basename(path)} is a table, not a model file: fit one first.")
 
 
 def _leave_pandas_out() -> None:

@@ -132,25 +132,6 @@ class AbstractEstimator(BaseEstimator):
 
         return load_estimator(cls, path)
 
-    def to_onnx(self, path: str | os.PathLike[str]) -> None:
-        """Write the model as an ONNX graph that runs without Python; needs ``varprop[onnx]``.
-
-        The graph takes ``X``, double of shape (rows, n_features) in the units of the training data,
-        and gives ``mean`` and ``std``, double of shape (rows, n_outputs), and ``cov`` of shape
-        (rows, n_outputs, n_outputs) if the covariance between outputs is modeled. A mixture gives
-        its moments. That of a classifier gives ``probabilities``, (rows, n_classes) in the order of
-        ``classes_``, and ``aleatoric``, (rows, 1): what of their entropy is chance.
-
-        Parameters
-        ----------
-        path
-            Where to.
-        """
-        from varprop.files.onnx import export_onnx
-
-        check_is_fitted(self)
-        export_onnx(self, path)
-
 
 class AbstractRegressor(PredictiveMethods, MultiOutputMixin, RegressorMixin, AbstractEstimator):
     """One whose targets are numbers."""

@@ -197,7 +197,9 @@ def network_of(
         raise ModelFileError("the file holds no model.")
     network, end = model.fields["network"], model.fields["likelihood"]
     if model.fields.get("weight_root") is not None:
-        raise PlanError("row_covariance='gauss-newton' has no ONNX form: fit without it.")
+        raise PlanError(
+            "row_covariance='gauss-newton' has no plan, and so no export: fit without it."
+        )
     propagation = "independent"
     if network.kind == "Sequential":
         propagation = network.fields.get("propagation", "independent")

@@ -31,7 +31,8 @@ def environment() -> jinja2.Environment:
     return found
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """Return a file that goes into pages as it is."""
     return resources.files("varprop.report").joinpath("templates", name).read_text("utf-8")
 
 
@@ -58,18 +59,22 @@ def write_page(
     template: str,
     *,
     settings: Mapping[str, object] | None,
+    script: str = "",
+    style: str = "",
     **values: object,
 ) -> None:
     """Write a page with its style and its script inside, whole or not at all.
 
-    The page's own policy allows that one script, by its hash, and nothing from anywhere else.
+    The page's own policy allows that one script, by its hash, and nothing from anywhere else. What
+    a page has of its own comes after what all of them share, and makes the script a module.
     """
-    script = _asset("page.js")
+    module, script = bool(script), asset("page.js") + script
     page = (
         environment()
         .get_template(template)
         .render(
-            style=Markup(_asset("page.css")),
+            style=Markup(asset("page.css") + style),
+            module=module,
             script=Markup(script),
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
             settings={str(name): str(value) for name, value in (settings or {}).items()},

@@ -49,7 +49,7 @@ def write_target_page(
     settings: Mapping[str, object] | None,
     findings: Any,
     figures: Sequence[Figure],
-    **values: object,
+    **values: Any,
 ) -> None:
     """Write the page.
 

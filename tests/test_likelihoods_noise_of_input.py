@@ -11,6 +11,7 @@ import pytest
 from scipy import special, stats
 
 from varprop import FAWNRegressor, Gaussian, HeteroscedasticGaussian
+from varprop.learning.likelihoods.gaussian import _LOG_VAR_BOUND, _most_var
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
@@ -87,3 +88,22 @@ def test_an_unknown_output_has_no_noise_beyond_the_bounds(x64, a, var):
     if var <= 0.1:  # and as they are where the line is good
         assert abs(found - np.log(weight @ np.exp(log))) < 0.01
         assert abs(precision - np.log(weight @ np.exp(-log))) < 0.01
+
+
+@pytest.mark.parametrize("middle", [-0.99, -0.5, 0.0, 0.2, 0.9])
+def test_log_variances_vary_no_more_than_between_their_bounds(middle):
+    """E exp(l) and E exp(-l) are at most those of the two ends with the same mean."""
+    bound, up = _LOG_VAR_BOUND, 0.5 * (1 + middle)  # probability of the upper end
+    ends = [np.log(up * np.exp(s * bound) + (1 - up) * np.exp(-s * bound)) for s in (1, -1)]
+    # Of a Gaussian of that mean and variance V they are exp(V / 2 + mean) and exp(V / 2 - mean).
+    allowed = 2 * min(ends[0] - bound * middle, ends[1] + bound * middle)
+    found = float(_most_var(jnp.float32(middle)))
+    assert found == pytest.approx(allowed, rel=1e-4, abs=1e-5)
+
+
+def test_outputs_and_targets_must_fit():
+    f = Gaussian(jnp.zeros((3, 2)), jnp.ones((3, 2)))
+    likelihood = HeteroscedasticGaussian(jnp.ones(1))
+    for method in (likelihood.expected_log_prob, likelihood.log_predictive):
+        with pytest.raises(ValueError, match="1 targets and needs 2 outputs of the network, but"):
+            method(f, jnp.zeros((3, 2)))

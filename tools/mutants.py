@@ -49,7 +49,7 @@ TESTS: dict[str, tuple[int, str]] = {
     "moments/covariance.py": (9, "covariance moments"),
     "moments/gaussian.py": (11, "moments covariance"),
     "moments/numerics.py": (12, "numerics rectifier activations"),
-    "nn/activations.py": (9, "activations rectifier twins bad_input"),
+    "nn/activations.py": (9, "activations rectifier twins bad_input pairs"),
     "nn/checking.py": (8, "checking bad_input"),
     "nn/contract.py": (3, "propagation rows_together checking"),
     "nn/integrators.py": (11, "survivors_core integrators activations bad_input"),
@@ -62,7 +62,7 @@ TESTS: dict[str, tuple[int, str]] = {
     "nn/weights.py": (9, "survivors_core weights layers bad_input"),
     "learning/likelihoods/gaussian.py": (
         11,
-        "survivors_core likelihoods likelihoods_integrals objectives",
+        "survivors_core likelihoods likelihoods_integrals likelihoods_noise_of_input objectives",
     ),
     "learning/likelihoods/bernoulli.py": (4, "classes"),
     "learning/likelihoods/categorical.py": (4, "classes"),

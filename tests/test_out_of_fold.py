@@ -1,5 +1,7 @@
 """Training rows, each predicted by models that had not seen it."""
 
+import pickle
+
 import numpy as np
 import pytest
 from sklearn.linear_model import BayesianRidge
@@ -102,6 +104,18 @@ def test_networks_errors_of_inputs_exposures_and_classes(data):
     assert -found.logpdf(label).mean() == pytest.approx(expected, rel=1e-9)
 
 
+def test_a_copy_does_not_hold_the_training_rows(data):
+    X, y = data
+    model = StackedRegressor([], random_state=0).fit(X, y)
+    written = pickle.dumps(model)
+    row = X[0].tobytes()
+    assert row in pickle.dumps(model.__dict__)  # or the next line could not fail
+    assert row not in written
+    with pytest.raises(ValueError, match="they are not kept with a model that is saved or copied"):
+        pickle.loads(written).predict_out_of_fold(X, y)
+    np.testing.assert_array_equal(pickle.loads(written).predict(X), model.predict(X))
+
+
 def test_what_is_not_known_is_said(data, tmp_path):
     X, y = data
     model = StackedRegressor([], random_state=0).fit(X, y)
@@ -109,5 +123,5 @@ def test_what_is_not_known_is_said(data, tmp_path):
         model.predict_out_of_fold(X, y, model="vi")
     model.save(tmp_path / "m.safetensors")
     loaded = StackedRegressor.load(tmp_path / "m.safetensors")
-    with pytest.raises(ValueError, match="no predictions out of fold: they are not in model files"):
+    with pytest.raises(ValueError, match="no predictions out of fold: they are not kept"):
         loaded.predict_out_of_fold(X, y)

@@ -23,17 +23,20 @@ class OutOfFold:
 
     Attributes
     ----------
-    aside
-        The rows, by fold.
-    judged
-        What each model made of them, by its name.
+    hashes
+        For every fold, of its rows.
+    predictions
+        For every fold, of these rows by each model, by its name; None where there is none.
     weights
         For every fold, of the models in their order.
+    nll
+        Mean negative log density of all rows.
     """
 
-    aside: SetAside
-    judged: Mapping[str, Judged]
+    hashes: tuple[np.ndarray, ...]
+    predictions: tuple[Mapping[str, Any], ...]
     weights: tuple[np.ndarray, ...]
+    nll: float
 
     @classmethod
     def of(cls, aside: SetAside, judged: Mapping[str, Judged], weights: np.ndarray) -> OutOfFold:
@@ -41,28 +44,24 @@ class OutOfFold:
 
         Parameters
         ----------
-        aside, judged
-            As above.
+        aside
+            The rows, by fold.
+        judged
+            What each model made of them, by its name.
         weights
             Of the stack.
         """
-        n_folds = len(aside.folds)
-        if n_folds == 1:
-            return cls(aside, judged, (weights,))
-        others = [[k for k in range(n_folds) if k != fold] for fold in range(n_folds)]
-        parts = list(judged.values())
-        found = [trusted([part.only(rest) for part in parts]) for rest in others]
-        return cls(aside, judged, tuple(found))
-
-    @property
-    def nll(self) -> float:
-        """Mean negative log density of the rows."""
-        parts, scores, shares = list(self.judged.values()), [], []
-        for fold, weights in enumerate(self.weights):
-            own = mixed([part.only([fold]) for part in parts], weights)
-            scores.append(own.nll)
-            shares.append(own.total_weight)
-        return float(np.average(scores, weights=shares))
+        parts, folds = list(judged.values()), range(len(aside.folds))
+        others = [[k for k in folds if k != fold] for fold in folds]
+        own = [trusted([p.only(rest) for p in parts]) if rest else weights for rest in others]
+        each = [mixed([p.only([k]) for p in parts], own[k]) for k in folds]
+        nll = np.average([found.nll for found in each], weights=[e.total_weight for e in each])
+        return cls(
+            tuple(row_hashes(f.held.x, f.held.y, f.held.x_var) for f in aside.folds),
+            tuple({name: found.predictions[k] for name, found in judged.items()} for k in folds),
+            tuple(own),
+            float(nll),
+        )
 
     def predict(self, hashes: np.ndarray, model: str | None = None) -> Any:
         """Return the predictions of rows, by their `row_hashes`.
@@ -80,10 +79,8 @@ class OutOfFold:
             If a row was not set aside, or not by that model.
         """
         fold, place = np.full(len(hashes), -1), np.zeros(len(hashes), int)
-        for number, own in enumerate(self.aside.folds):
-            known, first = np.unique(
-                row_hashes(own.held.x, own.held.y, own.held.x_var), return_index=True
-            )
+        for number, own in enumerate(self.hashes):
+            known, first = np.unique(own, return_index=True)
             at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
             found = known[at] == hashes
             fold[found], place[found] = number, first[at[found]]
@@ -93,21 +90,20 @@ class OutOfFold:
                 "of the rows given to `fit`, with the same targets, that it had in memory."
             )
         parts, shares = [], []
-        for number, weights in enumerate(self.weights):
-            own = fold == number
-            if not own.any():
-                continue
-            shares_of = (
-                dict(zip(self.judged, weights, strict=True)) if model is None else {model: 1.0}
-            )
+        for number in np.unique(fold):
+            weights = {model: 1.0}
+            if model is None:
+                weights = dict(
+                    zip(self.predictions[number], self.weights[number].tolist(), strict=True)
+                )
             there = [
                 (found, share)
-                for name, share in shares_of.items()
-                if (found := self.judged[name].predictions[number]) is not None and share
+                for name, share in weights.items()
+                if (found := self.predictions[number][name]) is not None and share
             ]
             if not there:
                 raise ValueError(f"model {model!r} has no prediction of fold {number}.")
-            rows = np.where(own, place, 0)  # of other folds any row: it gets no weight
+            rows = np.where(fold == number, place, 0)  # of other folds any row: it has no weight
             parts.append(mixture([found[rows] for found, _ in there], [w for _, w in there]))
-            shares.append(own.astype(float))
+            shares.append((fold == number).astype(float))
         return mixture(parts, np.stack(shares))

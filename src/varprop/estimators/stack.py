@@ -245,7 +245,8 @@ class StackedRegressor(AbstractStack, AbstractRegressor):
 
         Every row is predicted by the networks of its fold, mixed as the rows of the other folds
         have it, so that scores of these predictions are those of new rows, or a little worse: the
-        stack's own networks are averaged over all folds. They are known until the model is saved.
+        stack's own networks are averaged over all folds. They are not kept with a
+        model that is saved or copied.
 
         Parameters
         ----------

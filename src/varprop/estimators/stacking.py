@@ -319,6 +319,12 @@ class AbstractStack(AbstractEstimator):
                 parts.append(self._constant()[np.zeros(len(X), int)])
         return mixture(parts, list(weights.values()))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: no predictions of training rows, which hold the rows."""
+        state = dict(super().__getstate__())
+        state.pop("_out_of_fold", None)
+        return state
+
     def _predict_unseen(
         self, X: np.ndarray, columns: np.ndarray, x_var: np.ndarray | None, model: str | None
     ) -> Any:
@@ -326,10 +332,10 @@ class AbstractStack(AbstractEstimator):
         found = getattr(self, "_out_of_fold", None)
         if found is None:
             raise ValueError(
-                "there are no predictions out of fold: they are not in model files, and few or "
-                "equal rows have none."
+                "there are no predictions out of fold: they are not kept with a model that is "
+                "saved or copied, and few or equal rows have none."
             )
-        if model is not None and model not in found.judged:
+        if model is not None and model not in found.predictions[0]:
             raise ValueError(f"model {model!r} was not judged by rows set aside.")
         return found.predict(row_hashes(X, columns, x_var), model)
 

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from varprop import FAWNRegressor, FitWarning, StackedRegressor, default_networks, export, metrics
@@ -281,6 +282,8 @@ def test_efforts_choose_networks_and_how_long_they_train(data):
         default_networks(effort="none")
     with pytest.raises(ValueError, match="'effort' parameter of StackedRegressor must be"):
         StackedRegressor(effort="none").fit(X, y)
+    with pytest.warns(ConvergenceWarning, match="Quick training ended .* effort='normal' trains"):
+        StackedRegressor([("n", FAWNRegressor(2, tol=0.0))], effort="quick").fit(X, y)
     # One that brings no recipe is trained as long as the effort says.
     steps = []
     for effort in ("quick", "normal"):

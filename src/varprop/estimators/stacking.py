@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
@@ -65,6 +66,9 @@ _RECIPE = Recipe(
 )
 _QUICK = Recipe(learning_rate=3e-2, kl_warmup=6_000, cooldown=3_000, max_steps=8_000)
 _MANY_ROWS = 5_000
+_HURRIED = ConvergenceWarning(
+    "Quick training ended before the loss had converged: effort='normal' trains longer."
+)
 
 
 def recipe_of(effort: str, n_rows: int) -> Recipe:
@@ -171,6 +175,8 @@ class AbstractStack(AbstractEstimator):
                 continue
             try:
                 told = network._train(task) or told
+                if self.effort == "quick" and network.recipe is _QUICK and network.max_iter is None:
+                    told = [_HURRIED if isinstance(r, ConvergenceWarning) else r for r in told]
             except TrainingError as error:
                 self._warn(f"the network {name!r} is left out: {error}")
                 continue

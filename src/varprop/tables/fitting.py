@@ -326,7 +326,10 @@ def _fit(table: Survey, rows: TableRows, unfitted: Any) -> tuple[TableModel, lis
 
 
 def _in_options(sentence: str) -> str:
-    words = {"max_iter": "--max-iter", "times=": "--time", "groups=": "--group"}
+    words = {
+        **{"max_iter": "--max-iter", "times=": "--time", "groups=": "--group"},
+        **{"effort='normal'": "--effort normal"},
+    }
     for argument, option in words.items():
         sentence = sentence.replace(argument, option)
     return sentence

@@ -190,7 +190,7 @@ def test_what_takes_longer_is_expected_to():
     for name in ("fawn-ropd-5", "co-fawn", "vi"):
         assert METHODS[name].cost > 1.5 * plain
     others = sorted((m for m in METHODS.values() if m.protocols == ("own",)), key=lambda m: m.cost)
-    assert [m.name for m in others[-4:]] == ["pbp", "stack", "ngboost", "gp"]
+    assert [m.name for m in others[-5:]] == ["pbp", "stack", "ngboost", "gp", "stack-thorough"]
 
 
 def test_what_a_cell_is_expected_to_cost(sets, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -97,7 +98,9 @@ def _counted_once(named: list[tuple[str, Any]], weight: float) -> list[tuple[str
     for name, network in named:
         base = 1.0 if network.recipe is None else network.recipe.kl_weight
         own = base if network.kl_weight is None else network.kl_weight
-        found.append((f"{name}, rows once", clone(network).set_params(kl_weight=own * weight)))
+        # Not a clone, which would know nothing of the classes.
+        once = copy.copy(network).set_params(kl_weight=own * weight)
+        found.append((f"{name}, rows once", once))
     return found
 
 

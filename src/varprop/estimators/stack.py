@@ -111,7 +111,9 @@ class StackedRegressor(AbstractStack, AbstractRegressor):
     n_features_in_, feature_names_in_, n_outputs_, target_names_, scaling_
         As in `FAWNRegressor`.
     estimators_ : list of (str, FAWNRegressor)
-        The fitted networks, a member for all rows and one for each fold.
+        The fitted networks, a member for all rows and one for each fold. Where different rows
+        weigh more than 1.5 or less than 1/1.5 on the average, by copies or by weights, each is
+        there once more as "..., rows once", with the KL weighted as if each counted once.
     linear_ : LinearModel or None
         Bayesian ridge regression on all rows; None with too few rows or too many features.
     weights_ : dict of str to float

@@ -81,6 +81,19 @@ def test_rows_are_shared_with_a_core_not_copied():
         assert placed.x.unsafe_buffer_pointer() == feed.resident.x.unsafe_buffer_pointer()
 
 
+def test_a_lane_that_leaves_its_core_takes_its_state_along():
+    """It may go on anywhere: the same losses on the usual client, from where it stands."""
+    (one,), (other,) = runner_of(lanes(1)), runner_of(lanes(1))
+    with one.on_a_core():
+        one.advance()
+        assert one.state.params.devices() != {jax.devices()[0]}
+    assert one.state.params.devices() == {jax.devices()[0]}
+    other.advance()
+    for lane in (one, other):
+        lane.advance()
+    np.testing.assert_array_equal(np.asarray(one.state.params), np.asarray(other.state.params))
+
+
 def runner_of(some):
     from varprop.training.preparation import prepare
 

@@ -13,37 +13,56 @@ from varprop.estimators.network import AbstractNetwork
 from varprop.estimators.regressor import FAWNRegressor
 from varprop.estimators.stacking import AbstractStack
 from varprop.predictive.contract import AbstractNumeric
+from varprop.training.recipe import Recipe, StopRule
 
 # Networks of each effort, among those that `default_networks` makes.
 _CHOSEN = {
     "quick": ("vi",),
-    "normal": ("ropd", "vi", "skewed"),
-    "thorough": ("ropd", "vi", "skewed", "tails", "deep", "deep ropd"),
+    "normal": ("ropd", "vi", "skewed", "deep"),
+    "thorough": ("ropd", "vi", "skewed", "deep", "deep vi", "tails"),
 }
+# Of two hidden layers: a step costs several times as much, and 8,000 to 12,000 of them predict rows
+# set aside as well as three times as many (docs/never-over-sure.md).
+_DEEP = Recipe(
+    kl_warmup=4_000,
+    cooldown=3_000,
+    max_steps=12_000,
+    stop=StopRule(window=500, tol=2e-3, patience=2),
+)
+# Rows below which they are left out unless the effort is "thorough".
+_FOR_DEPTH = 700
 
 
-def default_networks(*, effort: str = "normal", **options: Any) -> list[tuple[str, FAWNRegressor]]:
+def default_networks(
+    *, effort: str = "normal", n_rows: int | None = None, **options: Any
+) -> list[tuple[str, FAWNRegressor]]:
     """Return the networks of the default stack, with some options of theirs changed.
 
     "ropd" is trained by ROPD, with noise of one size; "vi" by variational inference, with noise
     that depends on the input and a prior for each input; "skewed" as that, but with noise of one
     size behind a learned transform of the target, and only where targets are skewed: a stack leaves
-    it out if no transform makes them more Gaussian. With `effort` "quick" there is only "vi"; with
-    "thorough" there are three more: "tails", with Student's t noise, "deep", as "vi" with two
-    hidden layers, and "deep ropd", as that by ROPD. A `likelihood` other than "gaussian" is that of
-    all networks, of which there are fewer then, and weights other than Gaussian ones or the
-    covariance of outputs leave out those that cannot have them.
+    it out if no transform makes them more Gaussian; "deep" by ROPD with two hidden layers, noise
+    that depends on the input and a prior for each input, from 700 rows on. With `effort` "quick"
+    there is only "vi"; with "thorough" there are two more, "deep vi", as "vi" with two hidden
+    layers, and "tails", with Student's t noise. A `likelihood` other than "gaussian" is that of all
+    networks, of which there are fewer then, and weights other than Gaussian ones or the covariance
+    of outputs leave out those that cannot have them.
 
     Parameters
     ----------
     effort
         "quick", "normal" or "thorough": which networks.
+    n_rows
+        Of the table, if it is known.
     **options
-        Of `FAWNRegressor`, for all of them; `hidden_layer_sizes` is not of the deep ones.
+        Of `FAWNRegressor`, for all of them; the deep ones take the first of `hidden_layer_sizes`
+        twice.
 
     Examples
     --------
     >>> [name for name, _ in default_networks(hidden_layer_sizes=(20,))]
+    ['ropd', 'vi', 'skewed', 'deep']
+    >>> [name for name, _ in default_networks(n_rows=300)]
     ['ropd', 'vi', 'skewed']
     >>> [name for name, _ in default_networks(effort="quick", likelihood="poisson")]
     ['vi']
@@ -55,13 +74,16 @@ def default_networks(*, effort: str = "normal", **options: Any) -> list[tuple[st
     vi: dict[str, Any] = {"objective": "vi"} | ({"prior": "ard"} if relevance else {})
     of_input = {"likelihood": "heteroscedastic"} if numbers else {}
     width = np.atleast_1d(options.get("hidden_layer_sizes", (50,))).tolist()[:1]
-    deep = {"hidden_layer_sizes": (*width, *width)}
+    deep: dict[str, Any] = of_input | {"hidden_layer_sizes": (*width, *width)}
+    deep |= {"recipe": _DEEP} if options.get("recipe") is None else {}
     found = {
         "ropd": {},
         "vi": vi | of_input,
-        "deep": vi | of_input | deep,
-        "deep ropd": ({"prior": "ard"} if relevance else {}) | of_input | deep,
+        "deep": deep | ({"prior": "ard"} if relevance else {}),
+        "deep vi": deep | vi,
     }
+    if effort == "normal" and n_rows is not None and n_rows < _FOR_DEPTH:
+        del found["deep"]
     if numbers and relevance and not options.get("output_covariance"):
         found |= {
             "skewed": vi | {"likelihood": "yeo-johnson"},
@@ -132,7 +154,7 @@ class StackedRegressor(AbstractStack, AbstractRegressor):
     >>> import numpy as np
     >>> X = np.linspace(-1, 1, 60)[:, None]
     >>> y = np.sin(3 * X[:, 0])
-    >>> networks = default_networks(hidden_layer_sizes=(10,), max_iter=300)
+    >>> networks = default_networks(n_rows=60, hidden_layer_sizes=(10,), max_iter=300)
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")  # so short a training has not converged
     ...     model = StackedRegressor(networks, random_state=0).fit(X, y)
@@ -143,8 +165,8 @@ class StackedRegressor(AbstractStack, AbstractRegressor):
     estimators_: list[tuple[str, FAWNRegressor]]
     _network: ClassVar[type[AbstractNetwork]] = FAWNRegressor
 
-    def _default_networks(self) -> list[tuple[str, Any]]:
-        return default_networks(effort=self.effort)
+    def _default_networks(self, n_rows: int | None = None) -> list[tuple[str, Any]]:
+        return default_networks(effort=self.effort, n_rows=n_rows)
 
     # ---- training ---------------------------------------------------------------------------
 

@@ -116,7 +116,7 @@ class StackedClassifier(ClassMethods, AbstractStack):
     _network: ClassVar[type[AbstractNetwork]] = FAWNClassifier
     _own_names: ClassVar[frozenset[str]] = frozenset({LINEAR})
 
-    def _default_networks(self) -> list[tuple[str, Any]]:
+    def _default_networks(self, n_rows: int | None = None) -> list[tuple[str, Any]]:
         return default_class_networks(effort=self.effort)
 
     def fit(

@@ -141,8 +141,8 @@ class AbstractStack(AbstractEstimator):
         self.n_jobs = n_jobs
 
     @abstractmethod
-    def _default_networks(self) -> list[tuple[str, Any]]:
-        """Return the networks to train if none are given."""
+    def _default_networks(self, n_rows: int | None = None) -> list[tuple[str, Any]]:
+        """Return the networks to train if none are given, of so many rows if that is known."""
 
     # ---- training ---------------------------------------------------------------------------
 
@@ -156,6 +156,9 @@ class AbstractStack(AbstractEstimator):
         aside = SetAside.of(data, seed, every_row=True, together=training.together)
         self.n_seen_ = aside.n_different
         judged: dict[str, Judged] = {}
+        if self.estimators is None:  # now it is known how many rows there are
+            wanted = {name for name, _ in self._default_networks(aside.n_different)}
+            named = [pair for pair in named if pair[0] in wanted]
         few = bool(named) and aside.n_different < _FOR_NETWORKS
         named, told = [] if few else named, list[Warning]()
         named = [*named, *_counted_once(named, statistics.total_weight / aside.n_different)]

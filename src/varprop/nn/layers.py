@@ -18,7 +18,7 @@ from varprop.moments.gaussian import Gaussian, JointGaussian, add_variances, as_
 from varprop.nn.activations import AbstractActivation, ReLU
 from varprop.nn.contract import AbstractLayer, Adjoint, Linearized, PlainLayer
 from varprop.nn.noise import AbstractNoise
-from varprop.nn.propagation import checked_propagation, pushed_through
+from varprop.nn.propagation import FEW_OUTPUTS, by_pairs, checked_propagation, pushed_through
 from varprop.nn.registry import register
 from varprop.nn.weights import AbstractWeights, GaussianWeights
 
@@ -261,6 +261,14 @@ class JointDense(AbstractDense):
             return Gaussian(mean, own).to_joint()
         own = jnp.zeros_like(mean) if own is None else own
         return JointGaussian(mean, DiagonalPlusLowRank(own, x.var, weight.mean.T))
+
+    def moments_of_columns(self, x: Gaussian) -> Gaussian | JointGaussian:
+        """Return the same by rows, for inputs of shape (inputs, rows)."""
+        weight, bias = self.noisy_weights()
+        if x.var is None or len(weight.mean) > FEW_OUTPUTS:
+            return super().moments_of_columns(x)
+        mean, own = linear_moments(x, weight, bias, columns=True, own=True)
+        return by_pairs(mean, own, [(x.var, weight.mean.T[..., None])])
 
 
 @register()

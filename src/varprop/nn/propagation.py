@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from varprop.moments.covariance import DiagonalPlusLowRank
@@ -31,6 +32,9 @@ from varprop.nn.noise import AbstractAdditive, AbstractMultiplicative
 
 #: What `Sequential` can be told.
 PROPAGATIONS = ("first-order", "second-order", "independent")
+#: Outputs up to which their covariance is computed pair by pair, with rows as columns: half the
+#: time of a training step with two outputs (noise that depends on the input).
+FEW_OUTPUTS = 4
 
 
 def checked_propagation(name: str) -> str:
@@ -202,7 +206,9 @@ def _first_order(
     assert by_mixed is not None
     sources: list[Any] = [*zip(others, adjoints, strict=True), trace.root_source(by_mixed)]
     if not layers[-1].joint:
-        return Gaussian(trace.out.mean, sum((_summed(s, g) for s, g in sources), own)).T
+        return Gaussian(trace.out.mean, sum((_summed(s, g * g) for s, g in sources), own)).T
+    if len(own) <= FEW_OUTPUTS:
+        return by_pairs(trace.out.mean, own, sources)
     weight = jnp.concatenate([s for s, _ in sources])
     shape = (len(trace.out.mean), weight.shape[-1])
     factor = jnp.concatenate([jnp.broadcast_to(g, (len(g), *shape)) for _, g in sources])
@@ -210,13 +216,36 @@ def _first_order(
     return JointGaussian(trace.out.mean.T, cov)
 
 
+def by_pairs(
+    mean: Array, own: Array | None, sources: Sequence[tuple[Array, Array]]
+) -> JointGaussian:
+    """Return outputs whose covariance is their own variance and sum_n s_n g_nk g_nl.
+
+    Parameters
+    ----------
+    mean, own
+        Shape (k, rows).
+    sources
+        s of shape (n, rows) and g of shape (n, k, rows or 1).
+    """
+    k = len(mean)
+    cov = sum(
+        _summed(s, (g[:, :, None] * g[:, None]).reshape(len(g), k * k, g.shape[-1]))
+        for s, g in sources
+    )
+    if own is not None:  # by a product too: gathered entries are put back one by one
+        place = np.eye(k).repeat(k, axis=0) * np.tile(np.eye(k), (k, 1))
+        cov = cov + jnp.asarray(place, own.dtype) @ own
+    return JointGaussian(mean.T, cov.T.reshape(-1, k, k))
+
+
 def _summed(s: Array, g: Array) -> Array:
-    """Return sum_n s_n g_nk^2 of shape (k, rows)."""
+    """Return sum_n s_n g_nk of shape (k, rows)."""
     if g.shape[-1] == 1:
-        return jnp.square(g[..., 0]).T @ s
+        return g[..., 0].T @ s
     # A product of matrices too: XLA would pull all that makes s and g into the loop of a sum, where
     # nothing runs side by side, and the whole step took half as long again.
-    each = (s[:, None] * (g * g)).reshape(len(g), math.prod(g.shape[1:]))
+    each = (s[:, None] * g).reshape(len(g), math.prod(g.shape[1:]))
     return (jnp.ones((1, len(g)), each.dtype) @ each).reshape(g.shape[1:])
 
 

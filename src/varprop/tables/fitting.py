@@ -126,7 +126,15 @@ def fit_table(
     if model == "linear":
         _check_linear(table.outcome, effort)
     notes = list(table.notes)
-    regressor = unfitted(model, options, table.outcome, effort=effort, seed=seed, progress=progress)
+    regressor = unfitted(
+        model,
+        options,
+        table.outcome,
+        effort=effort,
+        n_rows=int(table.keep.sum()),
+        seed=seed,
+        progress=progress,
+    )
     rows = None if holdout is not None else _rows(table, table.keep)
     if rows is not None and not rows.fits_memory:
         rows, holdout = None, OF_MANY
@@ -260,6 +268,7 @@ def unfitted(
     outcome: Outcome,
     *,
     effort: str = "normal",
+    n_rows: int | None = None,
     seed: int,
     progress: bool,
 ) -> Any:
@@ -269,13 +278,19 @@ def unfitted(
     from varprop.estimators.stack_classes import StackedClassifier
 
     stack: Any = StackedClassifier if outcome.kind == "classes" else StackedRegressor
-    chosen = networks(model, options, effort=effort, classes=outcome.kind == "classes")
+    classes = outcome.kind == "classes"
+    chosen = networks(model, options, effort=effort, n_rows=n_rows, classes=classes)
     # Folds, members and restarts on all cores: the machine is the caller's while it runs.
     return stack(chosen, effort=effort, random_state=seed, verbose=progress, n_jobs=-1)
 
 
 def networks(
-    model: str, options: Mapping[str, Any], *, effort: str = "normal", classes: bool = False
+    model: str,
+    options: Mapping[str, Any],
+    *,
+    effort: str = "normal",
+    n_rows: int | None = None,
+    classes: bool = False,
 ) -> list[tuple[str, Any]]:
     """Return the networks of a kind of model, by name.
 
@@ -284,7 +299,7 @@ def networks(
     Examples
     --------
     >>> [name for name, _ in networks("stack", {})], networks("linear", {})
-    (['ropd', 'vi', 'skewed'], [])
+    (['ropd', 'vi', 'skewed', 'deep'], [])
     >>> [[name for name, _ in networks(model, {}, classes=True)] for model in MODELS]
     [['network', 'cold', 'linear'], ['network', 'linear'], ['linear']]
     """
@@ -299,7 +314,7 @@ def networks(
         found = default_class_networks(effort=effort if kept is None else "normal", **options)
         return [pair for pair in found if kept is None or pair[0] in kept]
     if model == "stack":
-        return default_networks(effort=effort, **options)
+        return default_networks(effort=effort, n_rows=n_rows, **options)
     return [("network", FAWNRegressor(**options))] if model == "network" else []
 
 

@@ -13,7 +13,6 @@ from varprop.estimators.network import AbstractNetwork
 from varprop.estimators.regressor import FAWNRegressor
 from varprop.estimators.stacking import AbstractStack
 from varprop.predictive.contract import AbstractNumeric
-from varprop.training.recipe import Recipe, StopRule
 
 # Networks of each effort, among those that `default_networks` makes.
 _CHOSEN = {
@@ -21,15 +20,7 @@ _CHOSEN = {
     "normal": ("ropd", "vi", "skewed", "deep"),
     "thorough": ("ropd", "vi", "skewed", "deep", "deep vi", "tails"),
 }
-# Of two hidden layers: a step costs several times as much, and 8,000 to 12,000 of them predict rows
-# set aside as well as three times as many (docs/never-over-sure.md).
-_DEEP = Recipe(
-    kl_warmup=4_000,
-    cooldown=3_000,
-    max_steps=12_000,
-    stop=StopRule(window=500, tol=2e-3, patience=2),
-)
-# Rows below which they are left out unless the effort is "thorough".
+# Rows below which a second hidden layer is left out, unless the effort is "thorough".
 _FOR_DEPTH = 700
 
 
@@ -75,7 +66,6 @@ def default_networks(
     of_input = {"likelihood": "heteroscedastic"} if numbers else {}
     width = np.atleast_1d(options.get("hidden_layer_sizes", (50,))).tolist()[:1]
     deep: dict[str, Any] = of_input | {"hidden_layer_sizes": (*width, *width)}
-    deep |= {"recipe": _DEEP} if options.get("recipe") is None else {}
     found = {
         "ropd": {},
         "vi": vi | of_input,

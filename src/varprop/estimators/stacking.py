@@ -23,6 +23,7 @@ from varprop.estimators.base import AbstractEstimator
 from varprop.estimators.inputs import Training
 from varprop.estimators.members import START_ROWS, Task, worst
 from varprop.estimators.network import AbstractNetwork
+from varprop.estimators.options import layer_sizes
 from varprop.estimators.out_of_fold import OutOfFold
 from varprop.estimators.remarks import few_folds, lost_digits, order_of_rows, too_many_inputs
 from varprop.estimators.validation import (
@@ -66,22 +67,36 @@ _RECIPE = Recipe(
     kl_warmup=6_000, cooldown=5_000, max_steps=24_000, stop=StopRule(window=500, patience=6)
 )
 _QUICK = Recipe(learning_rate=3e-2, kl_warmup=6_000, cooldown=3_000, max_steps=8_000)
+# With several hidden layers a step costs several times as much: of fewer and smaller ones the rows
+# set aside are predicted as well.
+_DEEP = Recipe(
+    kl_warmup=4_000,
+    cooldown=3_000,
+    max_steps=10_000,
+    batch_size=64,
+    stop=StopRule(window=500, tol=2e-3, patience=2),
+)
+_DEEP_OF_MANY = _DEEP.replace(batch_size=128, max_steps=16_000)
 _MANY_ROWS = 5_000
 _HURRIED = ConvergenceWarning(
     "Quick training ended before the loss had converged: effort='normal' trains longer."
 )
 
 
-def recipe_of(effort: str, n_rows: int) -> Recipe:
+def recipe_of(effort: str, n_rows: int, *, deep: bool = False) -> Recipe:
     """Return how networks without a recipe of their own are trained in a stack.
 
     Examples
     --------
     >>> [recipe_of(effort, 100).max_steps for effort in EFFORTS]
     [8000, 24000, 24000]
+    >>> recipe_of("normal", 100, deep=True).max_steps
+    10000
     """
     if effort == "quick":
         return _QUICK
+    if deep:
+        return _DEEP if n_rows <= _MANY_ROWS else _DEEP_OF_MANY
     return _RECIPE if n_rows <= _MANY_ROWS else Recipe()
 
 
@@ -166,11 +181,12 @@ class AbstractStack(AbstractEstimator):
             network.set_params(
                 random_state=seed, verbose=self.verbose, n_jobs=self.n_jobs, validation="bag"
             )
-            if network.recipe is None:
-                network.recipe = recipe_of(self.effort, data.n_rows)
             network.n_features_in_, network.n_outputs_ = self.n_features_in_, self.n_outputs_
             network.target_names_, network._y_ndim = self.target_names_, self._y_ndim
             network._validate_params()
+            if network.recipe is None:
+                deep = len(layer_sizes(network.hidden_layer_sizes)) > 1
+                network.recipe = recipe_of(self.effort, data.n_rows, deep=deep)
             options = network._options()
             kind = network._kind
             own = as_trained(data, kind)

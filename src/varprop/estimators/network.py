@@ -174,6 +174,13 @@ class AbstractNetwork(AbstractEstimator):
             check_goes_on(members, options, self.n_features_in_)
         return Task(options, data, statistics, self.scaling_, training=training)
 
+    def _came_of_it(self) -> dict[str, dict[str, float]]:
+        """Return the loss, how long training took, and how far rows set aside trust the network."""
+        found = {"training loss per row": self.loss_, "epochs": self.n_iter_}
+        if self.trust_ is not None:
+            found["weight of the network beside a constant"] = self.trust_
+        return {name: {"": float(value)} for name, value in found.items()}
+
     # ---- prediction -------------------------------------------------------------------------
 
     def _predict_mixed(self, X: np.ndarray, x_var: np.ndarray | None) -> Any:

@@ -105,7 +105,7 @@ class AbstractEstimator(BaseEstimator):
     # ---- notebooks --------------------------------------------------------------------------
 
     @abstractmethod
-    def _came_of_it(self) -> dict[str, dict[str, float]]:
+    def _came_of_it(self) -> dict[str, dict[str, float | str]]:
         """Return a table of what came of the fit: columns by row."""
 
     def _fit_html(self) -> str:

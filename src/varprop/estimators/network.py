@@ -174,12 +174,12 @@ class AbstractNetwork(AbstractEstimator):
             check_goes_on(members, options, self.n_features_in_)
         return Task(options, data, statistics, self.scaling_, training=training)
 
-    def _came_of_it(self) -> dict[str, dict[str, float]]:
+    def _came_of_it(self) -> dict[str, dict[str, float | str]]:
         """Return the loss, how long training took, and how far rows set aside trust the network."""
-        found = {"training loss per row": self.loss_, "epochs": self.n_iter_}
+        found = {"training loss per row": self.loss_, "epochs": f"{self.n_iter_:,}"}
         if self.trust_ is not None:
-            found["weight of the network beside a constant"] = self.trust_
-        return {name: {"": float(value)} for name, value in found.items()}
+            found["weight of the network beside a constant"] = f"{self.trust_:.1%}"
+        return {name: {"": value} for name, value in found.items()}
 
     # ---- prediction -------------------------------------------------------------------------
 

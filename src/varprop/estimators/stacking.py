@@ -326,12 +326,12 @@ class AbstractStack(AbstractEstimator):
             self.n_iter_, self.n_steps_ = main.n_iter_, main.n_steps_
             self.loss_curve_ = main.loss_curve_
 
-    def _came_of_it(self) -> dict[str, dict[str, float]]:
+    def _came_of_it(self) -> dict[str, dict[str, float | str]]:
         """Return every model's weight, and how it predicts rows it has not seen."""
         weights = {"stack": 1.0} | self.weights_
         known = self.out_of_fold_nll_
         return {
-            name: {"weight": weight, "out-of-fold NLL": known.get(name, np.nan)}
+            name: {"weight": f"{weight:.1%}", "out-of-fold NLL": known.get(name, np.nan)}
             for name, weight in weights.items()
         }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -106,7 +106,7 @@ def is_joint(prediction: AbstractNumeric) -> bool:
     return bool(getattr(prediction, "is_joint", False))
 
 
-def probability_names(classes: Sequence[Any]) -> list[str]:
+def probability_names(classes: Iterable[Any]) -> list[str]:
     """Return the names of the columns of probabilities.
 
     Examples

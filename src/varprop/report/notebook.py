@@ -18,7 +18,7 @@ from varprop.report.numerals import number, percent, shortened
 from varprop.report.svg import Axis, element, polyline
 
 MAX_ROWS, MAX_OUTPUTS, MAX_CLASSES = 10, 3, 7
-# Pixels of a strip, into how many cells its axis is cut, and what lies outside of it on either side.
+# Pixels of a strip, in how many cells its axis is cut, and what lies outside of it on either side.
 _WIDTH, _HEIGHT, _CELLS, _TAIL = 300.0, 26.0, 120, 1e-3
 _COVERAGE = 0.9
 _BLUE, _SOFT = "#3b8fd0", "opacity:0.75"
@@ -52,12 +52,12 @@ def prediction_html(prediction: AbstractPredictive) -> str:
         header, rows, more = _numbers(shown)
     if hidden := prediction.n_rows - shown.n_rows:
         more.append(f"{hidden:,} more rows")
-    note = f"{repr(prediction)}{': ' if more else ''}{', '.join(more)}{' not shown' if more else ''}"
+    note = f"{prediction!r}{': ' if more else ''}{', '.join(more)}{' not shown' if more else ''}"
     return str(_table(header, rows) + element("div", note, style=f"font-size:85%;{_SOFT}"))
 
 
-def fit_html(sentence: str, scores: Mapping[str, Mapping[str, float]]) -> str:
-    """Return what came of a fit: a sentence, and a table of numbers.
+def fit_html(sentence: str, scores: Mapping[str, Mapping[str, float | str]]) -> str:
+    """Return what came of a fit: a sentence, and a table of scores.
 
     Parameters
     ----------
@@ -72,7 +72,10 @@ def fit_html(sentence: str, scores: Mapping[str, Mapping[str, float]]) -> str:
     2
     """
     header = ["", *next(iter(scores.values()), {})]
-    rows = [[name, *map(number, own.values())] for name, own in scores.items()]
+    rows = [
+        [name, *(value if isinstance(value, str) else number(value) for value in own.values())]
+        for name, own in scores.items()
+    ]
     said = element("div", sentence, style="padding:4px 10px")
     return str(element("div", said, _table(header, rows), style="margin-top:0.6em"))
 

@@ -12,7 +12,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "budgets": ["budget_table"],
-        "comparing": ["Comparison", "compare_table"],
+        "comparing": ["Comparison", "Line", "compare_table"],
         "effects": ["explain_table", "report_table"],
         "fitting": ["Fitted", "fit_table"],
         "model": ["TableModel"],

@@ -176,7 +176,8 @@ class AbstractNetwork(AbstractEstimator):
 
     def _came_of_it(self) -> dict[str, dict[str, float | str]]:
         """Return the loss, how long training took, and how far rows set aside trust the network."""
-        found = {"training loss per row": self.loss_, "epochs": f"{self.n_iter_:,}"}
+        found: dict[str, float | str] = {"training loss per row": self.loss_}
+        found["epochs"] = f"{self.n_iter_:,}"
         if self.trust_ is not None:
             found["weight of the network beside a constant"] = f"{self.trust_:.1%}"
         return {name: {"": value} for name, value in found.items()}

@@ -248,6 +248,12 @@ class Categories(AbstractPredictive):
         columns = {"predicted": self.mode} | dict(zip(names, values, strict=True))
         return as_frame(columns, library)
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the first rows, and a strip for each."""
+        from varprop.report.notebook import prediction_html
+
+        return prediction_html(self)
+
     def __repr__(self) -> str:
         """Return sizes, not numbers."""
         return f"Categories({self.n_rows} rows, {self.n_classes} classes)"

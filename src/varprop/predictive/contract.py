@@ -65,16 +65,6 @@ class AbstractPredictive(ABC):
         Of numbers it is the continuous ranked probability score.
         """
 
-    @abstractmethod
-    def to_frame(self, library: str = "pandas") -> Any:
-        """Return the predictions as a data frame, one row each."""
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows: the first rows, and a strip for each."""
-        from varprop.report.notebook import prediction_html
-
-        return prediction_html(self)
-
     def __len__(self) -> int:
         """Return the number of rows."""
         return self.n_rows
@@ -265,12 +255,23 @@ class AbstractNumeric(AbstractPredictive):
         named = [f"y{i}" for i in range(self.n_outputs)] if targets is None else list(targets)
         if len(named) != self.n_outputs:
             raise ValueError(f"there are {len(named)} targets named, but {self.n_outputs} outputs.")
-        flags = {"identified": self.identified, "joint": is_joint(self), "counts": self.is_discrete}
-        names = number_names(named, quantiles, **flags)
+        names = number_names(
+            named,
+            quantiles,
+            identified=self.identified,
+            joint=is_joint(self),
+            counts=self.is_discrete,
+        )
         if len(set(names)) < len(names):
             raise ValueError(f"two columns would have one name, among {', '.join(names)}.")
         values = number_values(self, quantiles, interval=interval)
         return as_frame(dict(zip(names, values.T, strict=True)), library)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the first rows, and a strip for each."""
+        from varprop.report.notebook import prediction_html
+
+        return prediction_html(self)
 
     # ---- shapes -----------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import numpy as np
 from markupsafe import Markup
 
 from varprop.predictive.categories import Categories
-from varprop.predictive.contract import AbstractNumeric, AbstractPredictive
+from varprop.predictive.contract import AbstractNumeric
 from varprop.report.numerals import number, percent, shortened
 from varprop.report.svg import Axis, element, polyline
 
@@ -26,7 +26,7 @@ _BLUE, _SOFT = "#3b8fd0", "opacity:0.75"
 _COLORS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8a97a8")
 
 
-def prediction_html(prediction: AbstractPredictive) -> str:
+def prediction_html(prediction: AbstractNumeric | Categories) -> str:
     """Return the first rows of predictions as a table, with a strip for each.
 
     The strip of a number is thick where the target is likely, with the interval below it and a
@@ -48,7 +48,6 @@ def prediction_html(prediction: AbstractPredictive) -> str:
     if isinstance(shown, Categories):
         header, rows, more = _classes(shown)
     else:
-        assert isinstance(shown, AbstractNumeric)
         header, rows, more = _numbers(shown)
     if hidden := prediction.n_rows - shown.n_rows:
         more.append(f"{hidden:,} more rows")
@@ -97,7 +96,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> Markup:
 
 def _numbers(shown: AbstractNumeric) -> tuple[list[str], list[list[Any]], list[str]]:
     outputs = range(min(shown.n_outputs, MAX_OUTPUTS))
-    header, columns = ["row"], [[str(row) for row in range(shown.n_rows)]]
+    header, columns = ["row"], list[list[Any]]([[str(row) for row in range(shown.n_rows)]])
     for output in outputs:
         one = shown.marginal([output])
         prefix = f"y{output} " if shown.n_outputs > 1 else ""

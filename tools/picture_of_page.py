@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-WIDTH, HEIGHT, COLORS = 1100, 840, 128
+WIDTH, HEIGHT, COLORS = 1280, 1000, 128
 
 
 def main() -> None:

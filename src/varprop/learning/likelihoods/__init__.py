@@ -21,8 +21,6 @@ from varprop.learning.likelihoods.transformed import YeoJohnsonLikelihood as Yeo
 
 __all__ = [
     "AbstractClasses",
-    "AbstractGaussianMixture",
-    "AbstractGaussianNoise",
     "AbstractLikelihood",
     "AbstractPointwise",
     "BernoulliLikelihood",

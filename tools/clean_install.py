@@ -76,9 +76,10 @@ def try_out(what: pathlib.Path, constraints: list[str]) -> None:
         sizes = [(place / "work" / result[name]).stat().st_size for name in ("report", "page")]
         if min(sizes) < 20_000 or "clearly better than the linear" not in result["verdict"]:
             sys.exit(f"{what.name}: the demo ended in {result['verdict']!r}, pages of {sizes}.")
+        which = "lowest" if constraints else "newest"
+        named = ", ".join(f"{name} {versions[name]}" for name in ("jax", "scikit-learn", "numpy"))
         print(
-            f"{what.name}, {'lowest' if constraints else 'newest'} versions (jax {versions['jax']}, "
-            f"scikit-learn {versions['scikit-learn']}): varprop {version}, {len(versions)} packages "
+            f"{what.name}, {which} versions ({named}): varprop {version}, {len(versions)} packages "
             f"in {installed:.0f} s; demo in {took:.0f} s. {result['verdict']}"
         )
 

@@ -46,7 +46,7 @@ FEW = varprop.Recipe(learning_rate=3e-2, kl_warmup=6_000, cooldown=3_000, max_st
 FLAT = varprop.StopRule(window=250, patience=2)
 SHORTER = {
     "default": varprop.Recipe(),
-    "of a stack": recipe_of("normal", 500),
+    "of a stack": recipe_of(500),
     "3e-2, 8,000 steps": FEW,
     "3e-2, until flat": FEW.replace(cooldown=2_000, max_steps=24_000, stop=FLAT),
 }

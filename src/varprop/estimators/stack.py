@@ -117,10 +117,9 @@ class StackedRegressor(AbstractStack, AbstractRegressor):
         whose likelihood the targets do not ask for (`AbstractLikelihood.worth_trying`: a transform
         of targets that are not skewed) is left out.
         Their `random_state`, `validation`, `verbose` and `n_jobs` are not looked at, and a
-        `recipe` of None is shorter than usual for up to 5,000 rows.
+        `recipe` of None is a short plan.
     effort : {"quick", "normal", "thorough"}, default="normal"
-        How long networks without a recipe of their own are trained, and, unless `estimators` are
-        given, which they are: see `default_networks`.
+        Which networks there are, unless `estimators` says: see `default_networks`.
     random_state : int, RandomState or None, default=None
         Source of the folds, the starts and the order of rows.
     verbose : bool, default=False

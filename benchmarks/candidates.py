@@ -60,6 +60,12 @@ PORTFOLIOS = (
 SIMPLE = ("linear", "constant")
 
 
+def known_tables(folder: pathlib.Path) -> dict[str, tuple[pathlib.Path, list[str], str]]:
+    """Return file, columns to drop and target of the twelve tables of `extra`."""
+    every = tables(folder).items()
+    return {name: entry for name, entry in every if entry[0].parent == folder / "extra"}
+
+
 def rows_of(entry: tuple, name: str, n_rows: int) -> tuple[np.ndarray, ...]:
     """Return rows to train on and rows to predict, both of the training part."""
     path, dropped, target = entry
@@ -116,13 +122,8 @@ def main() -> None:
     folder = os.environ.get("VARPROP_DATA")
     if not folder:
         sys.exit("set VARPROP_DATA to the folder with the data sets.")
-    extra = pathlib.Path(folder) / "extra"
-    known = {
-        name: entry
-        for name, entry in tables(pathlib.Path(folder)).items()
-        if entry[0].parent == extra
-    }
-    known["airfoil"] = (extra / "airfoil.parquet", [], "target")
+    known = known_tables(pathlib.Path(folder))
+    known["airfoil"] = (pathlib.Path(folder) / "extra" / "airfoil.parquet", [], "target")
     options.store.mkdir(exist_ok=True)
     warnings.simplefilter("ignore")  # what did not converge is not the question here
     portfolios = [p for p in PORTFOLIOS if set(p) <= set(options.candidates)]

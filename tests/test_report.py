@@ -32,6 +32,7 @@ from varprop.report.benchmark import VERDICTS
 from varprop.report.files import environment
 from varprop.report.importances import shares_of
 from varprop.report.numerals import number, tick_labels, ticks
+from varprop.report.page import scorecard_table
 from varprop.report.regions import Column, panel, regions
 from varprop.report.svg import Axis, Frame, coordinate, element, is_skewed
 from varprop.report.words import calibration_finding, error_finding, find, pit_finding
@@ -792,6 +793,41 @@ def test_benchmark_page_opens_on_a_chart_of_the_differences(path):
         [ticks[f"{MINUS}4"], (ticks["0"] + ticks["+2"]) / 2, ticks["+6"]], abs=0.2
     )
     assert "1 of 3 are within what chance allows." in text
+
+
+def test_benchmark_page_shows_all_results_also_those_that_the_paper_lacks(path):
+    """Where marks stand, against the numbers: NLL above the lowest of ours on the same dataset."""
+    rows = [
+        {"dataset": "a", "method": "FAWN", "nll_mean": 1.0, "nll_se": 0.25},
+        {"dataset": "a", "method": "GP", "nll_mean": 1.5},
+        {"dataset": "b", "method": "FAWN", "nll_mean": -7.0},
+        {"dataset": "b", "method": "GP", "nll_mean": 30.0},
+    ]
+    rows = [row | {"verdict": "not in the paper"} for row in rows]
+    write_benchmark_report(path, title="Table", rows=rows)
+    page, text, _ = read(path)
+    assert "How far from the paper?" not in text
+    assert re.search("Of ours, the lowest mean NLL is FAWN.s on 2 of 2 datasets[.]", text)
+    assert 'class="other"' not in page
+    rows[1] |= {"paper_nll": 0.75, "verdict": "worse", "difference_in_se": 3.0}
+    write_benchmark_report(path, title="Table", rows=rows)
+    page, text, _ = read(path)
+    assert "0 of 1 are within what chance allows." in text
+    chart = re.findall(r"<svg.*?</svg>", page, re.S)[1]
+    x = np.array([float(v) for v in re.findall(r'<circle cx="([\d.]+)"', chart)])
+    unit = (x[1] - x[0]) / 0.5
+    assert unit > 0
+    np.testing.assert_allclose(x, x[0] + unit * np.array([0, 0.5, 0, 2]), atol=0.3)  # 2 is the edge
+    [other] = re.findall(r'd="M([\d.]+) [\d.]+m-5[^"]*" class="other"', chart)
+    assert float(other) == pytest.approx(x[0] - 0.25 * unit, abs=0.3)
+    [(low, high)] = re.findall(r'd="M([\d.]+) [\d.]+L([\d.]+) [\d.]+" class="curve"', chart)
+    ends = x[0] + np.array([-0.25, 0.25]) * unit
+    assert (float(low), float(high)) == pytest.approx(ends, abs=0.3)
+
+
+def test_scores_that_are_shown_as_equal_are_marked_alike():
+    card = {"a": {"NLL": 5.39201}, "b": {"NLL": 5.39204}, "c": {"NLL": 5.4}}
+    assert [row["cells"][0]["best"] for row in scorecard_table(card)["rows"]] == [True, True, False]
 
 
 def test_benchmark_page_names_bad_rows_and_may_be_empty(path):

@@ -207,23 +207,21 @@ def scorecard_table(scorecard: Mapping[str, Mapping[str, float]]) -> dict[str, A
     columns = []
     for name in names:
         values = [float(row.get(name, np.nan)) for row in scorecard.values()]
+        marked = None  # coverages have a level that they should be near
         if "coverage" in name.lower():
-            best = None
             texts = [percent(value) if np.isfinite(value) else "–" for value in values]
         else:
-            known = [value for value in values if np.isfinite(value)]
-            best = (
-                (max if _KNOWN.get(name.replace("²", "2")) else min)(known)
-                if len(known) > 1
-                else None
-            )
             texts = aligned(values)
+            known = [value for value in values if np.isfinite(value)]
+            if len(known) > 1:
+                best = (max if _KNOWN.get(name.replace("²", "2")) else min)(known)
+                marked = texts[values.index(best)]  # what is shown as equal is marked alike
         columns.append(
             [
                 {
                     "text": text,
                     "value": value if np.isfinite(value) else None,
-                    "best": value == best,
+                    "best": text == marked,
                 }
                 for text, value in zip(texts, values, strict=True)
             ]

@@ -134,5 +134,6 @@ def _chart(rows: Sequence[Mapping[str, Any]]) -> Markup | None:
         )
         for row, mean, error in zip(known, means.tolist(), errors.tolist(), strict=True)
     ]
-    x = Axis.around("NLL, lower is better", means - errors, np.clip(means + errors, None, far))
+    ends = [np.clip(means + sign * errors, None, far) for sign in (-1, 1)]
+    x = Axis.around("NLL, lower is better", *ends)
     return dot_chart(dots, "NLL and its standard error.", x=x, limits=(-np.inf, far))

@@ -64,7 +64,7 @@ def text_width(text: str, size: float = 11.0) -> float:
     Examples
     --------
     >>> round(text_width("330,031")), round(text_width("row")), round(text_width("WWW"))
-    (46, 22, 33)
+    (47, 22, 33)
     """
     parts = [
         0.4 if letter in _NARROW else 0.64 if ord(letter) < 0x2E80 and letter not in _WIDE else 1.0
@@ -79,7 +79,7 @@ def fitting(text: str, room: float, size: float = 11.0) -> str:
     Examples
     --------
     >>> fitting("number customer service calls", 110.0, 12.0), fitting("age", 110.0, 12.0)
-    ('number customer…', 'age')
+    ('number custo…', 'age')
     """
     most = min(len(text), int(room / (0.4 * size)) + 1)
     while most > 1 and text_width(shortened(text, most), size) > room:

@@ -32,6 +32,7 @@ from varprop.learning.objectives import AbstractObjective
 from varprop.nn.registry import chosen
 from varprop.predictive.blend import mixture
 from varprop.predictive.contract import AbstractPredictive
+from varprop.training.recipe import Recipe
 from varprop.training.result import propagate
 
 
@@ -45,6 +46,8 @@ class AbstractNetwork(AbstractEstimator):
     dtype: str
     n_members: int
     objective: Any
+    kl_weight: float | None
+    recipe: Recipe | None
     warm_start: bool
     _epochs: Epochs | None
     _held: Judged | None
@@ -206,4 +209,9 @@ class AbstractNetwork(AbstractEstimator):
 
     @property
     def _identifies_noise(self) -> bool:
-        return chosen(AbstractObjective, self.objective, "objective").identifies_noise
+        """Whether doubt is told from noise: of a KL divergence that counts for less it is not."""
+        recipe, weight = self.recipe, self.kl_weight
+        if weight is None:
+            weight = 1.0 if recipe is None else recipe.kl_weight
+        told = chosen(AbstractObjective, self.objective, "objective").identifies_noise
+        return told and weight >= 1

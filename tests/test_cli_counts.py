@@ -47,6 +47,14 @@ def test_a_fit_of_counts(counts):
     assert pre.outcome == Outcome("counts", "poisson", exposure="hours")
 
 
+def test_what_counts_lack_for_a_page_is_named_and_nothing_is_written(counts, tmp_path):
+    folder, _ = counts
+    said = sentence("page", folder / "m.st", "-o", tmp_path / "p.html", code=3)
+    assert said.startswith("the likelihood Poisson has no plan, and so it can be neither exported")
+    sentence("export", folder / "m.st", "--to", "js", "-o", tmp_path / "p.js", code=3)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_counts_are_predicted_for_their_exposure(counts):
     folder, _ = counts
     text = "x,hours\n0.5,1\n0.5,2\n0.5,8\n"

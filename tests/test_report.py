@@ -30,8 +30,10 @@ from varprop.predictive.scorecard import (
 from varprop.report import write_benchmark_report, write_report
 from varprop.report.benchmark import VERDICTS
 from varprop.report.files import environment
+from varprop.report.importances import shares_of
 from varprop.report.numerals import number, tick_labels, ticks
-from varprop.report.regions import Column, regions
+from varprop.report.page import scorecard_table
+from varprop.report.regions import Column, panel, regions
 from varprop.report.svg import Axis, Frame, coordinate, element, is_skewed
 from varprop.report.words import calibration_finding, error_finding, find, pit_finding
 
@@ -124,7 +126,7 @@ def test_noise_that_differs_from_row_to_row_is_shown_where_it_is(path):
     _, text, _ = read(path)
     assert "hold about as many observations as they should" in text
     assert "The largest change is along loud" in text
-    assert "nearly all of it is noise" in text
+    assert "nearly all of that variance is noise" in text
     pair = Predictive.joint(
         np.zeros((600, 2)), np.tile(np.eye(2), (600, 1, 1)), np.stack([x[:, 0], x[:, 1]], axis=1)
     )
@@ -164,8 +166,10 @@ def test_all_sentences_come_from_one_judgement(path, case):
     for words in never:
         assert words not in said
     rms = np.sqrt(np.mean(p.var)), np.sqrt(np.mean((y - p.mean) ** 2))
-    assert f"standard deviation of {number(rms[0])} (root mean square)" in text
-    assert f"off by {number(rms[1])} (root mean square)" in text
+    stated, off = map(number, rms)
+    side_by_side = f"standard deviation of {stated} beside errors of {off} (both root mean squares)"
+    assert side_by_side in text
+    assert f"off by {off} (root mean square)" in text
 
 
 def test_a_curve_that_strays_by_chance_is_not_called_wrong():
@@ -259,6 +263,89 @@ def test_rows_are_surprising_only_beyond_chance(path):
     assert cells[4:8] == [MINUS + "4.3", "400", "120", "40"]  # x9, x2, and then as they stand
     assert len(cells) == 5 + 8
     assert "of the 12 inputs the first 8 are shown" in text
+
+
+def test_importances_are_shares_of_all_inputs_for_each_target(path):
+    """Numbers by hand; a target whose numbers are a thousand times another's changes nothing."""
+    importance = {
+        "age": (np.array([0.2, 300.0]), np.array([2000.0, 0.0])),
+        "size": (np.array([0.6, 100.0]), np.array([1000.0, 0.0])),
+        "site": (np.array([0.2, np.nan]), np.array([1000.0, 0.0])),
+    }
+    first, second = shares_of(importance, 2)
+    assert list(first) == ["size", "age", "site"]
+    np.testing.assert_allclose(list(first.values()), [(0.6, 0.25), (0.2, 0.5), (0.2, 0.25)])
+    assert list(second) == ["age", "size"]
+    np.testing.assert_allclose(list(second.values()), [(0.75, 0.0), (0.25, 0.0)])
+    assert shares_of({"a": (1e308, 0.0), "b": (1e308, 0.0)}, 1) == [{"a": (0.5, 0), "b": (0.5, 0)}]
+    assert shares_of(None, 2) == [{}, {}]
+    with pytest.raises(ValueError, match=r"importance of 'age' must be .* not of shape \(2,\)"):
+        shares_of(importance, 3)
+    y, p = drawn(60, 2)
+    y[7] = p.mean[7] + 20 * p.std[7]
+    features = {name: np.arange(60.0) for name in importance}
+    write_report(
+        path,
+        title="T",
+        prediction=p,
+        y=y,
+        target_names=["price", "weight"],
+        features=features,
+        importance=importance,
+    )
+    page, text, _ = read(path)
+    assert "size moves the prediction most; age moves its stated spread most." in text
+    assert "age moves the prediction most; no input moves its stated spread." in text
+    assert "size: 60\xa0% and 25\xa0%; age: 20\xa0% and 50\xa0%; site: 20" in page
+    assert "age: 75\xa0% and 0\xa0%; size: 25\xa0% and 0\xa0%." in page
+    # The inputs of surprising rows stand in the order of their own target.
+    tables = re.findall(r'class="sortable surprising">.*?</thead>', page, re.S)
+    headings = [re.findall(r"<button[^>]*>([^<]+)", head)[5:] for head in tables]
+    assert headings == [["size", "age", "site"], ["age", "size", "site"]]
+
+
+def test_a_chart_on_which_nothing_shows_does_not_say_the_contrary():
+    """All bars inside their bands, yet too many or too few in the middle together."""
+    counts = np.array([12, 12, 12, 12, 12])
+    flat = diagnostics.PITHistogram(np.linspace(0, 1, 6), counts, 6.0, 18.0)
+    said = {
+        (spread, bias): pit_finding(flat, diagnostics.Judgement(spread, bias))
+        for spread, bias in (("over", ""), ("under", "high"), ("good", "low"), ("good", ""))
+    }
+    assert all(text.startswith("All 5 bars end inside the band. ") for text in said.values())
+    assert "50 and 90 % the stated spread is too small." in said["over", ""]
+    assert "50 and 90 % the stated spread is too large." in said["under", "high"]
+    assert "lie below their median: predictions tend to be too high." in said["under", "high"]
+    assert "lie above their median: predictions tend to be too low." in said["good", "low"]
+    assert said["good", ""].endswith("No sign of a wrong shape.")
+
+
+def test_skewed_inputs_have_a_logarithmic_axis():
+    n = 200
+    columns = [
+        Column("income", np.geomspace(1.0, 1e5, n)),
+        Column("year", np.linspace(1.0, 1e5, n)),
+        Column("rain", np.where(np.arange(n) % 4, 0.0, np.geomspace(1e-3, 1e2, n))),
+        Column("debt", np.where(np.arange(n) % 4, 1.0, -1.0) * np.geomspace(1.0, 1e5, n)),
+    ]
+    found = {region.name: region for region in regions(columns, np.ones(n), None)}
+    assert {name for name, region in found.items() if region.log} == {"income", "rain"}
+    assert found["income"].title == "income, log scale"
+    places = re.findall(r'<circle cx="([\d.]+)"', panel(found["income"], 1.0))
+    gaps = np.diff([float(place) for place in places])
+    np.testing.assert_allclose(gaps, gaps.mean(), atol=1.0)  # even, as their logarithms are
+
+
+def test_an_almost_perfect_fit_is_not_called_perfect(path):
+    y = np.stack([np.linspace(0, 1, 60), np.linspace(0, 100, 60)], axis=1)
+    off = np.where(np.arange(60)[:, None] % 2, 1, -1) * [0.01, 10.0]
+    p = Predictive.gaussian(y + off, 0 * y, [1e-4, 100.0])
+    write_report(path, title="T", prediction=p, y=y, target_names=["a", "b"])
+    rows = re.findall(r"<tbody>(.*?)</tbody>", read(path)[0], re.S)[0]
+    shown = re.findall(r'data-label="R²"[^>]*>([^<]+)', rows)
+    exact = 1 - np.array([0.01, 10.0]) ** 2 / y.var(axis=0)
+    assert shown == [f"{value:.3f}" for value in exact]
+    assert shown[0] == "0.999"
 
 
 def test_a_page_says_when_and_with_what_it_was_made(path):
@@ -706,6 +793,41 @@ def test_benchmark_page_opens_on_a_chart_of_the_differences(path):
         [ticks[f"{MINUS}4"], (ticks["0"] + ticks["+2"]) / 2, ticks["+6"]], abs=0.2
     )
     assert "1 of 3 are within what chance allows." in text
+
+
+def test_benchmark_page_shows_all_results_also_those_that_the_paper_lacks(path):
+    """Where marks stand, against the numbers: NLL above the lowest of ours on the same dataset."""
+    rows = [
+        {"dataset": "a", "method": "FAWN", "nll_mean": 1.0, "nll_se": 0.25},
+        {"dataset": "a", "method": "GP", "nll_mean": 1.5},
+        {"dataset": "b", "method": "FAWN", "nll_mean": -7.0},
+        {"dataset": "b", "method": "GP", "nll_mean": 30.0},
+    ]
+    rows = [row | {"verdict": "not in the paper"} for row in rows]
+    write_benchmark_report(path, title="Table", rows=rows)
+    page, text, _ = read(path)
+    assert "How far from the paper?" not in text
+    assert re.search("Of ours, the lowest mean NLL is FAWN.s on 2 of 2 datasets[.]", text)
+    assert 'class="other"' not in page
+    rows[1] |= {"paper_nll": 0.75, "verdict": "worse", "difference_in_se": 3.0}
+    write_benchmark_report(path, title="Table", rows=rows)
+    page, text, _ = read(path)
+    assert "0 of 1 are within what chance allows." in text
+    chart = re.findall(r"<svg.*?</svg>", page, re.S)[1]
+    x = np.array([float(v) for v in re.findall(r'<circle cx="([\d.]+)"', chart)])
+    unit = (x[1] - x[0]) / 0.5
+    assert unit > 0
+    np.testing.assert_allclose(x, x[0] + unit * np.array([0, 0.5, 0, 2]), atol=0.3)  # 2 is the edge
+    [other] = re.findall(r'd="M([\d.]+) [\d.]+m-5[^"]*" class="other"', chart)
+    assert float(other) == pytest.approx(x[0] - 0.25 * unit, abs=0.3)
+    [(low, high)] = re.findall(r'd="M([\d.]+) [\d.]+L([\d.]+) [\d.]+" class="curve"', chart)
+    ends = x[0] + np.array([-0.25, 0.25]) * unit
+    assert (float(low), float(high)) == pytest.approx(ends, abs=0.3)
+
+
+def test_scores_that_are_shown_as_equal_are_marked_alike():
+    card = {"a": {"NLL": 5.39201}, "b": {"NLL": 5.39204}, "c": {"NLL": 5.4}}
+    assert [row["cells"][0]["best"] for row in scorecard_table(card)["rows"]] == [True, True, False]
 
 
 def test_benchmark_page_names_bad_rows_and_may_be_empty(path):

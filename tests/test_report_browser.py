@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from varprop.predictive import Predictive
+from varprop.predictive.budget import Budget
 from varprop.report import write_benchmark_report, write_report
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
@@ -82,6 +83,34 @@ def report(tmp_path_factory):
         loss_curve=np.exp(-np.arange(50) / 9.0),
         importance={f"speed {HOSTILE}": (0.6, 0.3), "age": (0.2, 0.5)},
         settings={f"path {HOSTILE}": HOSTILE},
+    )
+    return path
+
+
+@pytest.fixture(scope="session")
+def crowded(tmp_path_factory):
+    """Long names, large numbers and skewed values: what asks most of the room in charts."""
+    rng = np.random.default_rng(1)
+    n = 300
+    size = np.geomspace(2e3, 9e5, n)
+    mean = size * np.exp(0.3 * rng.normal(size=n))
+    prediction = Predictive.gaussian(mean, (0.3 * size) ** 2, 1e6)
+    names = ["number of customer service calls", "WWWWWWWWWWWWWWWWWWWWWWWW", "MMM", "rain"]
+    features = dict(zip(names, rng.lognormal(0, 3, size=(4, n)), strict=True))
+    features["place"] = np.array(["Wwwwwwwwwwwwwwwwww", "Mmmmmmmmmmmmmmmm", "x"] * 100)
+    variance = np.stack([(0.3 * size) ** 2, np.full(n, 1e6)], axis=1)
+    path = tmp_path_factory.mktemp("pages") / "crowded.html"
+    write_report(
+        path,
+        title="Crowded",
+        prediction=prediction,
+        y=size,
+        target_names=["median value of owner-occupied housing, in dollars"],
+        features=features,
+        row_labels=[f"WAREHOUSE WEST MMM {i}" for i in range(n)],
+        loss_curve=np.exp(-np.arange(2000) / 900.0),
+        importance=dict.fromkeys(features, (0.5, 3.0)),
+        budget=Budget(["weights", "noise"], variance),
     )
     return path
 
@@ -319,6 +348,40 @@ def test_a_table_that_goes_on_says_so_at_its_side(browser, benchmark, dark):
     assert edges() == [False, True]
     browser.execute_script("arguments[0].scrollLeft = 10000", box)
     assert edges() == [True, False]
+
+
+@pytest.mark.parametrize("page", ["report", "benchmark", "crowded"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_text_of_a_chart_is_cut_or_runs_into_another(browser, page, width, request):
+    open_page(browser, request.getfixturevalue(page), width=width)
+    browser.execute_script("document.querySelectorAll('section').forEach(s => s.hidden = false)")
+    cut, over, n = browser.execute_script("""
+        const all = [...document.querySelectorAll('svg.chart')], cut = [], over = [];
+        const box = (node) => node.getBoundingClientRect();
+        let n = 0;
+        all.forEach((svg) => {
+            const texts = [...svg.querySelectorAll('text')].filter((t) => t.textContent);
+            const outer = box(svg);
+            n += texts.length;
+            texts.forEach((text, i) => {
+                const a = box(text), own = text.firstChild ? text.firstChild.data : '';
+                if (a.left < outer.left - 1 || a.right > outer.right + 1 ||
+                    a.top < outer.top - 1 || a.bottom > outer.bottom + 1) cut.push(own);
+                texts.slice(i + 1).forEach((other) => {
+                    const b = box(other);
+                    const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+                    const tall = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+                    // Boxes of lines are taller than their letters.
+                    if (wide > 1 && tall > 0.35 * Math.min(a.height, b.height))
+                        over.push(own + ' / ' + other.firstChild.data);
+                });
+            });
+        });
+        return [cut, over, n];
+    """)
+    assert n > 10
+    assert cut == []
+    assert over == []
 
 
 def test_filters_of_the_benchmark(browser, benchmark):

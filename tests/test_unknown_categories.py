@@ -307,8 +307,8 @@ def test_tables_with_unknown_categories():
 
     importance = column_importance(model, scored.rows)
     alone = column_importance(dataclasses.replace(model, choice="constant"), scored.rows)
-    assert importance["color"][0] > 0.1
-    assert set(alone.values()) == {(0.0, 0.0)}  # of the model that predicts, not of another
+    assert importance["color"][0].min() > 0.1
+    assert not np.any(list(alone.values()))  # of the model that predicts, not of another
 
 
 def test_crps_costs_nothing_for_members_without_weight():

@@ -217,12 +217,22 @@ def test_many_inputs_are_searched_and_turned(browser, tmp_path):
     assert shown() == ["gene 19", *(f"gene {i}" for i in range(190, 200))]
     browser.find_element(By.ID, "search").send_keys("x")
     assert shown() == []
+    # On paper there is nothing to turn: all are there, without what only a hand can use.
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    drawn = browser.find_elements(By.CSS_SELECTOR, ".input .name")
+    assert sum(box.is_displayed() for box in drawn) == n
+    for css in ("#search", "#pages", "#pasted", "input[type=range]", "#theme"):
+        assert not browser.find_element(By.CSS_SELECTOR, css).is_displayed()
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
-def test_classes_are_shown(browser, tmp_path):
-    plan = plan_of(
-        network(3, end=likelihoods.Categorical([0.1, -0.2, 0.7])), classes=("a", "<b>", "c")
-    )
+@pytest.mark.parametrize(
+    ("outputs", "end"),
+    [(3, likelihoods.Categorical([0.1, -0.2, 0.7])), (1, likelihoods.Ordinal([-1.5, 0.2]))],
+    ids=["softmax", "ordinal"],
+)
+def test_classes_are_shown(browser, tmp_path, outputs, end):
+    plan = plan_of(network(outputs, end=end), classes=("a", "<b>", "c"))
     write_what_if(plan, Columns.of_plan(plan), tmp_path / "classes.html", title="classes")
     open_page(browser, tmp_path / "classes.html")
     x = plan.scaling_.x_shift[None]

@@ -79,10 +79,12 @@ def _packed(blocks: Sequence[tuple[str, np.ndarray]], dtype: str) -> Iterator[tu
     """Yield numbers in base64, each with the kind of array that holds them.
 
     A linear model's are always in double precision: its variance is a sum in which much cancels.
+    What is beyond the largest float is an end that no value reaches, and the largest float is one.
     """
     for kept, group in itertools.groupby(blocks, lambda b: "float64" if b[0] == LINEAR else dtype):
         numbers = np.concatenate([part for _, part in group])
-        packed = numbers.astype(f"<{np.dtype(kept).str[1:]}").tobytes()
+        most = np.finfo(kept).max
+        packed = np.clip(numbers, -most, most).astype(f"<{np.dtype(kept).str[1:]}").tobytes()
         yield f"{kept.capitalize()}Array", base64.b64encode(packed).decode()
 
 

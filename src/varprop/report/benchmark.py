@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
+from varprop.report.charts import Figure
+from varprop.report.dots import Dot, dot_chart
 from varprop.report.files import write_page
-from varprop.report.numerals import number, percent, plus_minus, shortened
-from varprop.report.svg import Axis, Frame, element, polyline
+from varprop.report.numerals import number, percent, plus_minus
+from varprop.report.svg import Axis
 
 # Each verdict with a sign of its own, so that it does not hang on its color.
 VERDICTS = {
@@ -25,6 +26,8 @@ VERDICTS = {
     "not run": ("○", "The data is there, but nothing was run yet."),
     "data not present": ("∅", "The data was not there, so nothing was run."),
 }
+# Nats from the best beyond which a result is drawn at the edge of the chart.
+_FAR = 2.0
 # These have no row in the table; they are named below it.
 EMPTY = ("not run", "data not present")
 
@@ -90,16 +93,13 @@ def write_benchmark_report(
     everything = [_cells(row) for row in rows]
     shown = [row for row in everything if row["verdict"] not in EMPTY]
     counts = Counter(row["verdict"] for row in shown)
-    known = [row["difference"] for row in shown if row["difference"] is not None]
-    within = sum(abs(difference) <= 2 for difference in known)
     write_page(
         path,
         "benchmark.html",
         settings=settings,
         title=title,
         rows=shown,
-        chart=_chart(shown),
-        chart_finding=f"{within} of {len(known)} are within what chance allows.",
+        figures=_figures(shown),
         missing=_missing(everything),
         datasets=list(dict.fromkeys(row["dataset"] for row in shown)),
         methods=list(dict.fromkeys(row["method"] for row in shown)),
@@ -171,6 +171,9 @@ def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
         "verdict": verdict,
         "sign": VERDICTS[verdict][0],
         "difference": difference,
+        "nll": _value(row, "nll_mean"),
+        "nll_se": _value(row, "nll_se"),
+        "paper": _value(row, "paper_nll"),
         "cells": [
             Cell(f"{splits:.0f}" if splits else "", splits),
             with_error(row, "nll", spread),
@@ -183,46 +186,80 @@ def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _chart(rows: Sequence[Mapping[str, Any]]) -> Markup | None:
-    """Draw every difference from the paper, in standard errors."""
-    known = [row for row in rows if row["difference"] is not None]
-    if not known:
-        return None
-    k, several = len(known), len({row["protocol"] for row in known}) > 1
+def _figures(rows: Sequence[Mapping[str, Any]]) -> list[Figure]:
+    """Return the chart of differences from the paper, and that of all results."""
+    figures = []
+    several = len({row["protocol"] for row in rows}) > 1
     parts = ("dataset", "method", "protocol") if several else ("dataset", "method")
-    names = [", ".join(row[part] for part in parts if row[part]) for row in known]
-    at = np.arange(k, dtype=np.float64)
-    steps = (-6.0, -4.0, -2.0, 0.0, 2.0, 4.0, 6.0)
-    x = Axis(
-        "difference in standard errors",
-        -6.5,
-        6.5,
-        steps,
-        tuple(f"{v:+.0f}".replace("-", "−") if v else "0" for v in steps),
-    )
-    short = tuple(shortened(name, 28) for name in names)
-    y = Axis("", k - 0.5, -0.5, tuple(at.tolist()), short)
-    frame = Frame(x, y, 440.0, 66.0 + 20.0 * k)
-    places = np.clip([row["difference"] for row in known], -6.0, 6.0)
-    ends = [-0.5, k - 0.5]
-    told = [f"{name}: {_signed(row['difference'])}" for name, row in zip(names, known, strict=True)]
-    marks = [
-        element(
-            "circle",
-            element("title", f"{text}, {row['verdict']}"),
-            cx=px,
-            cy=py,
-            r=5,
-            class_=f"mark {row['verdict'].split()[0]}",
+    names = [", ".join(row[part] for part in parts if row[part]) for row in rows]
+    dots = [
+        Dot(
+            name=name,
+            value=row["difference"],
+            error=0.0,
+            told=f"{name}: {_signed(row['difference'])}, {row['verdict']}",
+            kind=row["verdict"].split()[0],
         )
-        for text, row, (px, py) in zip(told, known, frame.points(places, at), strict=True)
+        for name, row in zip(names, rows, strict=True)
+        if row["difference"] is not None
     ]
-    return frame.draw(
-        polyline([*frame.points([-2.0] * 2, ends), *frame.points([2.0] * 2, ends[::-1])], "band"),
-        polyline(frame.points([0.0] * 2, ends), "axis"),
-        *marks,
-        label=f"Differences from the paper in standard errors. {'; '.join(told)}.",
-    )
+    if dots:
+        steps = (-6.0, -4.0, -2.0, 0.0, 2.0, 4.0, 6.0)
+        texts = tuple(f"{v:+.0f}".replace("-", "−") if v else "0" for v in steps)
+        x = Axis("difference in standard errors", -6.5, 6.5, steps, texts)
+        label = "Differences from the paper in standard errors."
+        within = sum(abs(dot.value) <= 2 for dot in dots)
+        figures.append(
+            Figure(
+                "How far from the paper?",
+                dot_chart(dots, label, x=x, limits=(-6.0, 6.0), band=(-2.0, 2.0)),
+                "Each mark is the difference of an NLL from the paper’s, in standard errors of "
+                "that difference: to the left ours is better, to the right worse. The shaded "
+                "range, two standard errors, is what chance allows; differences beyond 6 are drawn "
+                "at the edge.",
+                f"{within} of {len(dots)} are within what chance allows.",
+            )
+        )
+    least: dict[str, float] = {}
+    for row in rows:
+        if row["nll"] is not None:
+            least[row["dataset"]] = min(row["nll"], least.get(row["dataset"], math.inf))
+    dots = [
+        Dot(
+            name=name,
+            value=row["nll"] - least[row["dataset"]],
+            error=row["nll_se"] or 0.0,
+            told=f"{name}: {row['cells'][1].text}"
+            + (f", in the paper {row['cells'][2].text}" if row["paper"] is not None else ""),
+            kind="ours",
+            other=None if row["paper"] is None else row["paper"] - least[row["dataset"]],
+        )
+        for name, row in zip(names, rows, strict=True)
+        if row["nll"] is not None
+    ]
+    if dots:
+        values = [d.value for d in dots] + [d.other for d in dots if d.other is not None]
+        ends = [d.value + sign * d.error for d in dots for sign in (-1, 1)]
+        x = Axis.around("NLL above ours lowest", np.clip([*values, *ends], -_FAR, _FAR))
+        best = Counter(
+            row["method"] for row in rows if row["nll"] == least.get(row["dataset"], math.nan)
+        )
+        lowest = " and ".join(f"{method}’s on {count}" for method, count in best.most_common())
+        of = f"{len(least)} dataset{'s' if len(least) != 1 else ''}"
+        figures.append(
+            Figure(
+                "Which states the likeliest distribution?",
+                dot_chart(dots, "NLL, ours and the paper’s.", x=x, limits=(-_FAR, _FAR)),
+                "Each dot is one of our mean NLLs, above the lowest that we have on its dataset, "
+                "its line one standard error to both sides; further to the left is better. What "
+                f"differs by more than {_FAR:g} is drawn at the edge.",
+                f"Of ours, the lowest mean NLL is {lowest} of {of}.",
+                (("dot", "ours"), ("other", "the paper’s"))
+                if any(dot.other is not None for dot in dots)
+                else (("dot", "ours"),),
+            )
+        )
+    return figures
 
 
 def _missing(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:

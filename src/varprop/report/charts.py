@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,19 +11,12 @@ from markupsafe import Markup
 from varprop.predictive.diagnostics import CalibrationCurve, ErrorByStd, PITHistogram
 from varprop.report.numerals import number, shortened, ticks
 from varprop.report.svg import (
-    BAR_WIDTH,
     Axis,
     Frame,
-    bar_chart,
     coordinate,
     element,
     is_skewed,
     polyline,
-)
-
-HATCH = Markup(
-    '<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" '
-    'patternTransform="rotate(45)"><path d="M0 0V6" class="hatch"/></pattern></defs>'
 )
 
 
@@ -99,7 +91,7 @@ def calibration(curve: CalibrationCurve, label: str) -> Markup:
     texts = tuple(f"{20 * k} %" for k in range(6))
     x = Axis("stated coverage of the interval", 0.0, 1.0, at, texts)
     y = Axis("observed values inside", 0.0, 1.0, at, texts)
-    frame = Frame(x, y, height=340.0, right=20.0)
+    frame = Frame(x, y, height=340.0)
     level = np.concatenate([[0.0], curve.level, [1.0]])
     low, high = (np.concatenate([[0.0], v, [1.0]]) for v in (curve.lower, curve.upper))
     return frame.draw(
@@ -175,34 +167,3 @@ def training_curve(loss: np.ndarray) -> tuple[Markup, bool]:
     last = element("circle", cx=cx, cy=cy, r=4, class_="end")
     label = f"Training loss from {number(loss[0])} to {number(loss[-1])} in {epoch[-1]:.0f} epochs."
     return frame.draw(line, last, label=label), cut
-
-
-def importance_bars(importance: Mapping[str, tuple[float, float]]) -> Markup:
-    """Two bars per input: for the mean, and (hatched) for the spread."""
-    row, left, tail = 40.0, 120.0, 40.0
-    top = max((max(pair) for pair in importance.values()), default=0.0)
-    scale = (BAR_WIDTH - left - tail) / top if top > 0 else 0.0
-    parts = [HATCH]
-    for i, (name, pair) in enumerate(importance.items()):
-        y = 6 + i * row
-        short = shortened(name, 17)
-        parts.append(element("text", short, x=left - 8, y=y + 19, class_="name", text_anchor="end"))
-        for k, (value, kind) in enumerate(zip(pair, ("mean", "spread"), strict=True)):
-            length, at = max(value, 0.0) * scale, y + 3 + 13 * k
-            size = {"width": max(length, 1.0), "height": 11.0}
-            parts.append(element("rect", x=left, y=at, **size, class_=kind))
-            end = {"x": left + length + 5, "y": at + 9.5}
-            parts.append(element("text", number(value, 2), **end, class_="tick"))
-    words = "; ".join(
-        f"{name}: {number(mean, 2)} and {number(spread, 2)}"
-        for name, (mean, spread) in importance.items()
-    )
-    label = f"Importance for the mean and for the spread. {words}."
-    return bar_chart(parts, 10 + row * len(importance), label)
-
-
-def finite_pairs(importance: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
-    """Return the importances that are numbers, the largest first."""
-    pairs = [(str(name), (float(a), float(b))) for name, (a, b) in importance.items()]
-    kept = [(name, pair) for name, pair in pairs if np.isfinite(pair).all()]
-    return dict(sorted(kept, key=lambda named: -max(named[1])))

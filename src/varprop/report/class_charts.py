@@ -22,7 +22,7 @@ def _share_axis(label: str) -> Axis:
 
 def reliability_chart(found: Reliability, *, x: str, y: str, label: str) -> Markup:
     """Shares that came true over stated probabilities, with the range that chance allows."""
-    frame = Frame(_share_axis(x), _share_axis(y), height=340.0, right=20.0)
+    frame = Frame(_share_axis(x), _share_axis(y), height=340.0)
     layers = [polyline(frame.points([0.0, 1.0], [0.0, 1.0]), "ideal")]
     sides = (found.observed, found.lower, found.upper)
     pixels = (frame.px(found.stated).tolist(), *(frame.py(side).tolist() for side in sides))
@@ -42,7 +42,7 @@ def _thinned(found: ROC, most: int = 300) -> tuple[np.ndarray, np.ndarray]:
 def roc_chart(found: ROC, label: str) -> Markup:
     """Rows of the class that are found over others that are taken for it."""
     x, y = "of the other rows taken for it", "of its rows found"
-    frame = Frame(_share_axis(x), _share_axis(y), height=340.0, right=20.0)
+    frame = Frame(_share_axis(x), _share_axis(y), height=340.0)
     ideal = polyline(frame.points([0.0, 1.0], [0.0, 1.0]), "ideal")
     return frame.draw(ideal, polyline(frame.points(*_thinned(found)), "curve"), label=label)
 

@@ -13,9 +13,10 @@ from varprop.predictive.categories import Categories
 from varprop.predictive.mixtures import ArrayLike
 from varprop.report import class_charts, class_words
 from varprop.report.charts import Figure
-from varprop.report.numerals import percent
+from varprop.report.importances import Importance, importance_figures
+from varprop.report.numerals import percent, portion
 from varprop.report.one_target import checked_rows, write_target_page
-from varprop.report.page import common_figures
+from varprop.report.page import training_figures
 from varprop.report.regions import Column
 from varprop.report.targets import BY_CHANCE, MAX_SHOWN, SURPRISING
 
@@ -44,7 +45,7 @@ def write_class_report(
     scorecard: Mapping[str, Mapping[str, float | Mapping[str, float]]] | None = None,
     verdict: str | None = None,
     loss_curve: ArrayLike | None = None,
-    importance: Mapping[str, tuple[float, float]] | None = None,
+    importance: Importance | None = None,
     settings: Mapping[str, object] | None = None,
     share_seen: float | None = 0.0,
 ) -> None:
@@ -76,7 +77,7 @@ def write_class_report(
     """
     observed = np.asarray(y)
     codes = prediction.codes(observed)
-    columns, labels, pairs = checked_rows(prediction.n_rows, features, row_labels, importance)
+    columns, labels, shares = checked_rows(prediction.n_rows, features, row_labels, importance)
     findings = class_words.find_classes(observed, prediction)
     panels, panel_note = _roc_panels(observed, prediction)
     surprising = _surprising_rows(codes, prediction)
@@ -99,7 +100,10 @@ def write_class_report(
         shown=["observed", "its probability", "predicted", "and its probability"],
         surprising=_rows(surprising[:SURPRISING], codes, prediction, labels, columns),
         surprising_finding=_surprising_finding(len(surprising), prediction.n_rows),
-        common=common_figures(loss_curve, pairs, spread="doubt"),
+        common=[
+            *training_figures(loss_curve),
+            *importance_figures(shares, spread="doubt"),
+        ],
     )
 
 
@@ -236,7 +240,7 @@ def _rows(
         own, top = float(proba[codes[row]]), float(proba.max())
         cells: list[tuple[str, float | str | None]] = [
             (str(prediction.classes[codes[row]]), None),
-            (percent(own) if own >= 1e-3 else "< 0.1 %", own),
+            (portion(own), own),
             (str(prediction.classes[proba.argmax()]), None),
             (percent(top), top),
         ]

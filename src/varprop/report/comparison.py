@@ -11,9 +11,10 @@ import numpy as np
 from markupsafe import Markup
 
 from varprop.report.benchmark import Cell, with_error
+from varprop.report.dots import Dot, dot_chart
 from varprop.report.files import write_page
-from varprop.report.numerals import number, shortened
-from varprop.report.svg import Axis, Frame, element, polyline
+from varprop.report.numerals import number
+from varprop.report.svg import Axis
 
 #: Columns by the name of their score, and whether lower is better (None: nearer to 90 %).
 COLUMNS: dict[str, tuple[str, bool | None]] = {
@@ -122,21 +123,17 @@ def _chart(rows: Sequence[Mapping[str, Any]]) -> Markup | None:
     means = np.array([_mean(row, "nll") for row in known])
     errors = np.array([float(row["nll_se"]) for row in known])
     errors = np.where(np.isfinite(errors), errors, 0.0)
-    far = means.min() + _FAR
-    ends = [np.clip(means + sign * errors, None, far) for sign in (-1, 1)]
-    names = tuple(shortened(str(row["title"]), 24) for row in known)
-    at = np.arange(len(known), dtype=np.float64)
-    y = Axis("", len(known) - 0.5, -0.5, tuple(at.tolist()), names)
-    x = Axis.around("NLL, lower is better", *ends)
-    frame = Frame(x, y, 440.0, 66.0 + 24.0 * len(known))
-    told = [
-        f"{row['title']}: {number(mean, 4)} ± {number(error, 2)}"
-        for row, mean, error in zip(known, means, errors, strict=True)
+    far = float(means.min()) + _FAR
+    dots = [
+        Dot(
+            name=str(row["title"]),
+            value=mean,
+            error=error,
+            told=f"{row['title']}: {number(mean, 4)} ± {number(error, 2)}",
+            kind="better",
+        )
+        for row, mean, error in zip(known, means.tolist(), errors.tolist(), strict=True)
     ]
-    marks = []
-    for i, (text, low, high) in enumerate(zip(told, *ends, strict=True)):
-        place = frame.points([min(float(means[i]), far)], [at[i]])[0]
-        marks.append(polyline(frame.points([low, high], [at[i]] * 2), "curve"))
-        circle = {"cx": place[0], "cy": place[1], "r": 5, "class_": "mark better"}
-        marks.append(element("circle", element("title", text), **circle))
-    return frame.draw(*marks, label=f"NLL and its standard error. {'; '.join(told)}.")
+    ends = [np.clip(means + sign * errors, None, far) for sign in (-1, 1)]
+    x = Axis.around("NLL, lower is better", *ends)
+    return dot_chart(dots, "NLL and its standard error.", x=x, limits=(-np.inf, far))

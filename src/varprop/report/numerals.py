@@ -121,6 +121,17 @@ def percent(share: float) -> str:
     return f"{100 * share:.{1 if near else 0}f}{NBSP}%"
 
 
+def portion(share: float) -> str:
+    """Return a part of a whole as per cent; one too small to be shown is not called none.
+
+    Examples
+    --------
+    >>> [text.replace(NBSP, "_") for text in (portion(0.0), portion(1e-7), portion(0.883))]
+    ['0_%', '<_0.1_%', '88_%']
+    """
+    return f"<{NBSP}0.1{NBSP}%" if 0 < share < 1e-3 else percent(share)
+
+
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
     """Return round numbers inside [low, high], a few of them.
 

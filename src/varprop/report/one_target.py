@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from varprop.predictive.scorecard import DO_NOT_USE, by_target
-from varprop.report import charts
 from varprop.report.charts import Figure
 from varprop.report.files import write_page
+from varprop.report.importances import Importance, Shares, shares_of
 from varprop.report.page import scorecard_table
-from varprop.report.regions import Column
+from varprop.report.regions import Column, by_importance
 from varprop.report.targets import MAX_SHOWN
 
 
@@ -19,9 +19,9 @@ def checked_rows(
     n: int,
     features: Mapping[str, Any] | None,
     row_labels: Sequence[str] | None,
-    importance: Mapping[str, tuple[float, float]] | None,
-) -> tuple[list[Column], list[str], dict[str, tuple[float, float]]]:
-    """Return inputs, the most important first, the rows' names, and importances."""
+    importance: Importance | None,
+) -> tuple[list[Column], list[str], Shares]:
+    """Return inputs, the most important first, the rows' names, and shares of importance."""
     columns = [Column.read(str(name), values) for name, values in (features or {}).items()]
     for column in columns:
         if len(column.values) != n:
@@ -31,10 +31,8 @@ def checked_rows(
     labels = [f"row {i + 1}" for i in range(n)] if row_labels is None else list(row_labels)
     if len(labels) != n:
         raise ValueError(f"There are {len(labels)} row_labels but {n} rows.")
-    pairs = charts.finite_pairs(importance or {})
-    place = {name: i for i, name in enumerate(pairs)}
-    columns.sort(key=lambda column: place.get(column.name, len(place)))
-    return columns, [str(label) for label in labels], pairs
+    [shares] = shares_of(importance, 1)
+    return by_importance(columns, shares), [str(label) for label in labels], shares
 
 
 def write_target_page(

@@ -16,8 +16,9 @@ from varprop.predictive.scorecard import CLASS_SCORES, DO_NOT_USE, SCORES, by_ta
 from varprop.report import charts
 from varprop.report.charts import Figure
 from varprop.report.files import write_page
+from varprop.report.importances import Importance, importance_figures, shares_of
 from varprop.report.numerals import aligned, number, percent
-from varprop.report.regions import Column
+from varprop.report.regions import Column, by_importance
 from varprop.report.sources import source_figures
 from varprop.report.targets import section
 from varprop.report.words import Findings, find
@@ -25,7 +26,6 @@ from varprop.report.words import Findings, find
 MAX_POINTS = 3000  # drawn, over all targets
 MAX_TARGETS = 24  # with a section of their own
 MAX_INPUTS = 30  # whose values are shown with a row
-MAX_BARS = 15
 _KNOWN = SCORES | CLASS_SCORES
 _SCORE_WORDS = (
     "All models were judged on the same rows. NLL scores the whole stated distribution, CRPS does "
@@ -47,7 +47,7 @@ def write_report(
     scorecard: Mapping[str, Mapping[str, float | Mapping[str, float]]] | None = None,
     verdict: str | None = None,
     loss_curve: ArrayLike | None = None,
-    importance: Mapping[str, tuple[float, float]] | None = None,
+    importance: Importance | None = None,
     settings: Mapping[str, object] | None = None,
     share_seen: float | None = 0.0,
     budget: Budget | None = None,
@@ -80,7 +80,8 @@ def write_report(
     loss_curve : array of shape (n_epochs,), optional
         Loss of the training by epoch; what is not finite is left out.
     importance : mapping of input to (for the mean, for the spread), optional
-        As of `varprop.importance.feature_importance`.
+        As of `varprop.importance.feature_importance`, each a number or one for each target. Shown
+        as shares of all inputs, which sum to 1.
     settings : mapping, optional
         Settings to print, beside the date and the versions.
     share_seen : float or None, default 0
@@ -113,10 +114,8 @@ def write_report(
     if len(labels) != n:
         raise ValueError(f"There are {len(labels)} row_labels but {n} rows.")
     labels = [str(label) for label in labels]
-    pairs = charts.finite_pairs(importance or {})
+    shares = shares_of(importance, len(names))
     budgets = _budgets(budget, n, len(names))
-    place = {name: i for i, name in enumerate(pairs)}
-    columns.sort(key=lambda column: place.get(column.name, len(place)))
     shown = min(len(names), MAX_TARGETS)
     outputs = [prediction.marginal(k) for k in range(len(names))]
     found = [find(y[:, k], output) for k, output in enumerate(outputs)]
@@ -127,12 +126,15 @@ def write_report(
             y[:, k],
             outputs[k],
             found[k],
-            columns,
+            by_importance(columns, shares[k]),
             labels,
             limit=int(np.clip(MAX_POINTS // shown, 100, 1500)),
             max_panels=8 if shown <= 4 else 4,
         )
-        | {"sources": source_figures(budgets[k], labels) if budgets else []}
+        | {
+            "sources": source_figures(budgets[k], labels) if budgets else [],
+            "importance": importance_figures(shares[k]) if len(names) > 1 else [],
+        }
         for k in range(shown)
     ]
     write_page(
@@ -155,8 +157,11 @@ def write_report(
             if card
         ],
         score_words=_SCORE_WORDS,
-        common=common_figures(loss_curve, pairs),
-        data=_hover_data(sections, columns[:MAX_INPUTS], labels),
+        common=[
+            *training_figures(loss_curve),
+            *(importance_figures(shares[0]) if len(names) == 1 else []),
+        ],
+        data=_hover_data(sections, by_importance(columns, shares[0])[:MAX_INPUTS], labels),
     )
 
 
@@ -183,12 +188,13 @@ def _budgets(budget: Budget | None, n: int, d: int) -> list[Budget]:
 
 def _overview(names: list[str], findings: list[Findings]) -> list[dict[str, Any]]:
     """Return one row per target with its main scores, each as a text and as a number to sort by."""
+    explained = aligned([np.nan if found.r2 is None else found.r2 for found in findings])
     table = []
-    for name, found in zip(names, findings, strict=True):
+    for name, found, r2 in zip(names, findings, explained, strict=True):
         cells: list[tuple[str, float | str]] = [
             (number(found.rmse), found.rmse),
             (number(found.stated), found.stated),
-            ("–", "") if found.r2 is None else (number(found.r2, 2), found.r2),
+            (r2, "" if found.r2 is None else found.r2),
             (percent(found.covered), found.covered),
         ]
         table.append({"name": name, "cells": cells, "verdict": found.in_a_word})
@@ -201,23 +207,21 @@ def scorecard_table(scorecard: Mapping[str, Mapping[str, float]]) -> dict[str, A
     columns = []
     for name in names:
         values = [float(row.get(name, np.nan)) for row in scorecard.values()]
+        marked = None  # coverages have a level that they should be near
         if "coverage" in name.lower():
-            best = None
             texts = [percent(value) if np.isfinite(value) else "–" for value in values]
         else:
-            known = [value for value in values if np.isfinite(value)]
-            best = (
-                (max if _KNOWN.get(name.replace("²", "2")) else min)(known)
-                if len(known) > 1
-                else None
-            )
             texts = aligned(values)
+            known = [value for value in values if np.isfinite(value)]
+            if len(known) > 1:
+                best = (max if _KNOWN.get(name.replace("²", "2")) else min)(known)
+                marked = texts[values.index(best)]  # what is shown as equal is marked alike
         columns.append(
             [
                 {
                     "text": text,
                     "value": value if np.isfinite(value) else None,
-                    "best": value == best,
+                    "best": text == marked,
                 }
                 for text, value in zip(texts, values, strict=True)
             ]
@@ -232,54 +236,28 @@ def scorecard_table(scorecard: Mapping[str, Mapping[str, float]]) -> dict[str, A
     }
 
 
-def common_figures(
-    loss_curve: ArrayLike | None,
-    pairs: dict[str, tuple[float, float]],
-    *,
-    spread: str = "stated spread",
-) -> list[Figure]:
-    """Return the charts that belong to all targets; `spread` is what else inputs move."""
-    figures = []
+def training_figures(loss_curve: ArrayLike | None) -> list[Figure]:
+    """Return the chart of the loss by epoch, or none."""
     loss = np.asarray([] if loss_curve is None else loss_curve, np.float64)
     if loss.ndim != 1:
         raise ValueError(f"loss_curve must have shape (n_epochs,), not {loss.shape}.")
-    if np.isfinite(loss).any():
-        drawing, cut = charts.training_curve(loss)
-        end = loss[np.isfinite(loss)][-1]
-        finding = f"It ended at {number(end)} after {len(loss):,} epochs."
-        if cut:
-            finding += " The first epochs lie above the top of the chart."
-        figures.append(
-            Figure(
-                "Training",
-                drawing,
-                "The loss by epoch. It may rise while a part of it is phased in; by the end it "
-                "should have flattened out.",
-                finding,
-                (("line", "loss"),),
-            )
+    if not np.isfinite(loss).any():
+        return []
+    drawing, cut = charts.training_curve(loss)
+    end = loss[np.isfinite(loss)][-1]
+    finding = f"It ended at {number(end)} after {len(loss):,} epochs."
+    if cut:
+        finding += " The first epochs lie above the top of the chart."
+    return [
+        Figure(
+            "Training",
+            drawing,
+            "The loss by epoch. It may rise while a part of it is phased in; by the end it "
+            "should have flattened out.",
+            finding,
+            (("line", "loss"),),
         )
-    if pairs:
-        most = dict(list(pairs.items())[:MAX_BARS])
-        mean = max(pairs, key=lambda name: pairs[name][0])
-        other = max(pairs, key=lambda name: pairs[name][1])
-        finding = f"{mean} moves the prediction most; {other} moves its {spread} most."
-        if mean == other:
-            finding = f"{mean} moves both the prediction and its {spread} most."
-        if len(pairs) > len(most):
-            finding += f" The {len(most)} most important of {len(pairs)} inputs are drawn."
-        figures.append(
-            Figure(
-                "Which inputs matter?",
-                charts.importance_bars(most),
-                "The share of the predictions' variance that involves an input, for the predicted "
-                f"value and for its {spread}. The shares need not sum to 1: what inputs do "
-                "together counts for each of them, and so does what correlated inputs share.",
-                finding,
-                (("mean", "for the prediction"), ("spread", f"for the {spread}")),
-            )
-        )
-    return figures
+    ]
 
 
 def _hover_data(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ from markupsafe import Markup
 
 from varprop.predictive.diagnostics import equal_groups
 from varprop.report.numerals import number, shortened
-from varprop.report.svg import Axis, Frame, element, polyline
+from varprop.report.svg import Axis, Frame, element, is_skewed, polyline
 
 MISSING = "(missing)"
 OTHER = "(other)"
@@ -66,11 +67,18 @@ class Column:
         return value if np.isfinite(value) else ""
 
 
+def by_importance(columns: Iterable[Column], important: Iterable[str]) -> list[Column]:
+    """Return inputs, those that are named first and in that order, the others as they stood."""
+    place = {name: i for i, name in enumerate(important)}
+    return sorted(columns, key=lambda column: place.get(column.name, len(place)))
+
+
 @dataclass(frozen=True)
 class Region:
     """Groups of rows along one input with the root mean variances stated there.
 
-    `model` is None where the model part is not told apart.
+    `model` is None where the model part is not told apart; `log` is whether sizes tell values of
+    the input apart better than places on a line.
     """
 
     name: str
@@ -80,11 +88,13 @@ class Region:
     model: np.ndarray | None
     count: np.ndarray
     missing: int = 0
+    log: bool = False
 
     @property
     def title(self) -> str:
-        """The name, and how many rows are in no group since their value is missing."""
-        return f"{self.name} ({self.missing:,} missing)" if self.missing else self.name
+        """The name, that its axis is logarithmic, and how many rows have no value."""
+        scale = ", log scale" if self.log else ""
+        return self.name + scale + (f" ({self.missing:,} missing)" if self.missing else "")
 
     @property
     def change(self) -> float:
@@ -124,6 +134,11 @@ def regions(columns: list[Column], total: np.ndarray, model: np.ndarray | None) 
     for column in columns:
         groups, at, labels = _groups(column)
         count = np.array([len(rows) for rows in groups])
+        log = (
+            labels is None
+            and (at > 0).sum() > 1
+            and is_skewed(column.values[np.isfinite(column.values)])
+        )
         found.append(
             Region(
                 name=column.name,
@@ -133,6 +148,7 @@ def regions(columns: list[Column], total: np.ndarray, model: np.ndarray | None) 
                 model=None if model is None else roots(model, groups),
                 count=count,
                 missing=len(total) - int(count.sum()),
+                log=bool(log),
             )
         )
     return sorted(found, key=lambda region: -region.change)
@@ -143,7 +159,7 @@ def panel(region: Region, top: float) -> Markup:
     spread = Axis.around("", [top], zero=True)
     drawn = [region.total] if region.model is None else [region.total, region.model]
     if region.labels is None:
-        along = Axis.around("", region.at)
+        along = (Axis.sizes if region.log else Axis.around)("", region.at)
         frame = Frame(along, spread, 210.0, 150.0, 44.0, 10.0, 8.0, 24.0, x_ticks=3, y_ticks=3)
         total, *model = (frame.points(region.at, v) for v in drawn)
     else:

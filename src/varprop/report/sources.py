@@ -9,14 +9,15 @@ from markupsafe import Markup
 
 from varprop.predictive.budget import DISAGREE, OTHER, UNTOLD, Budget
 from varprop.report.charts import Figure
-from varprop.report.numerals import number, percent, shortened
-from varprop.report.svg import BAR_WIDTH, bar_chart, element
+from varprop.report.numerals import number, portion, shortened
+from varprop.report.svg import BAR_WIDTH, bar_chart, element, fitting, text_width
 from varprop.report.words import NOT_SPLIT
 
 #: Sources that have a color of their own.
 MOST_SOURCES = 7
 ROWS = 6
-_LEFT, _TAIL, _ROW, _TALL = 120.0, 52.0, 26.0, 40.0
+_LEFT, _ROW, _TALL = 120.0, 26.0, 40.0
+_TAIL = 52.0  # behind the longest bar, for its share
 
 
 def source_figures(budget: Budget, labels: Sequence[str]) -> list[Figure]:
@@ -33,8 +34,8 @@ def source_figures(budget: Budget, labels: Sequence[str]) -> list[Figure]:
     kinds = [f"source s{k}" for k in range(len(brief.names))]
     first, second = brief.names[:2]
     finding = (
-        f"On average {percent(average[0])} of the stated variance comes from {_name(first)}, "
-        f"{percent(average[1])} from {_name(second)}."
+        f"On average {portion(average[0])} of the stated variance comes from {_name(first)}, "
+        f"{portion(average[1])} from {_name(second)}."
     )
     how = "The parts of every row sum to its stated variance; shown is the average of their shares."
     if UNTOLD in brief.names:
@@ -46,7 +47,7 @@ def source_figures(budget: Budget, labels: Sequence[str]) -> list[Figure]:
     most = int(shares[top].argmax())
     row_finding = (
         f"The most uncertain row is {labels[top]} (± {number(std[top], 2)}): "
-        f"{percent(shares[top, most])} of its variance comes from {_name(brief.names[most])}."
+        f"{portion(shares[top, most])} of its variance comes from {_name(brief.names[most])}."
     )
     bars = [("average row", average, "")]
     bars += [(labels[i], shares[i], f"± {number(std[i], 2)}") for i in rows.tolist()]
@@ -77,8 +78,8 @@ def _average_bars(names: Sequence[str], average: np.ndarray, kinds: Sequence[str
         parts.append(element("text", shortened(name, 54), x=0.0, y=y + 11, class_="name"))
         parts.append(element("rect", x=0.0, y=y + 16, width=length, height=15.0, class_=kind))
         end = {"x": length + 6, "y": y + 28.0, "class_": "tick"}
-        parts.append(element("text", percent(share), **end))
-    words = "; ".join(f"{name}: {percent(s)}" for name, s in zip(names, average, strict=True))
+        parts.append(element("text", portion(share), **end))
+    words = "; ".join(f"{name}: {portion(s)}" for name, s in zip(names, average, strict=True))
     label = f"Average shares of the stated variance by source. {words}."
     return bar_chart(parts, 4 + _TALL * len(names), label)
 
@@ -87,21 +88,24 @@ def _stacked_bars(
     names: Sequence[str], bars: list[tuple[str, np.ndarray, str]], kinds: Sequence[str]
 ) -> Markup:
     """One bar for each row, in pieces; the first, of all rows, stands a little apart."""
-    width, parts, words = BAR_WIDTH - _LEFT - _TAIL, [], []
+    tail = max(text_width(note) for _, _, note in bars) + 8
+    width, parts, words = BAR_WIDTH - _LEFT - tail, [], []
     for number_, (label, shares, note) in enumerate(bars):
         y, left = 4 + _ROW * number_ + (8 if number_ else 0), _LEFT
         at = {"x": _LEFT - 8, "y": y + 14.0, "class_": "name", "text_anchor": "end"}
-        parts.append(element("text", shortened(label, 17), element("title", label), **at))
+        parts.append(
+            element("text", fitting(label, _LEFT - 10, 12.0), element("title", label), **at)
+        )
         for name, share, kind in zip(names, shares.tolist(), kinds, strict=True):
             piece = share * width
             if piece >= 0.1:
-                told = element("title", f"{label}: {name} {percent(share)}")
+                told = element("title", f"{label}: {name} {portion(share)}")
                 size = {"width": max(piece - 1.0, 0.5), "height": 18.0}
                 parts.append(element("rect", told, x=left, y=y + 1, **size, class_=kind))
             left += piece
         parts.append(element("text", note, x=_LEFT + width + 5, y=y + 14.0, class_="tick"))
         shown = [
-            f"{name} {percent(share)}"
+            f"{name} {portion(share)}"
             for name, share in zip(names, shares.tolist(), strict=True)
             if share >= 0.005
         ]

@@ -16,9 +16,10 @@ from varprop.predictive.mixtures import ArrayLike
 from varprop.predictive.survival import Survival, bounded_pit, stated_survival, survival_curve
 from varprop.report import charts
 from varprop.report.charts import Figure
+from varprop.report.importances import Importance, importance_figures
 from varprop.report.numerals import number, percent, plus_minus
 from varprop.report.one_target import checked_rows, write_target_page
-from varprop.report.page import common_figures
+from varprop.report.page import training_figures
 from varprop.report.regions import Column
 from varprop.report.svg import Axis, Frame, polyline
 from varprop.report.targets import BAND, BY_CHANCE, IDEAL, MAX_SHOWN, SURPRISING
@@ -55,7 +56,7 @@ def write_survival_report(
     scorecard: Mapping[str, Mapping[str, float | Mapping[str, float]]] | None = None,
     verdict: str | None = None,
     loss_curve: ArrayLike | None = None,
-    importance: Mapping[str, tuple[float, float]] | None = None,
+    importance: Importance | None = None,
     settings: Mapping[str, object] | None = None,
     share_seen: float | None = 0.0,
 ) -> None:
@@ -91,7 +92,7 @@ def write_survival_report(
     if bounds.shape != (n, 2) or np.isnan(bounds).any() or (bounds[:, 0] > bounds[:, 1]).any():
         raise ValueError(f"y must hold a lower and an upper bound for each of {n} rows.")
     lower, upper = bounds.T
-    columns, labels, pairs = checked_rows(n, features, row_labels, importance)
+    columns, labels, shares = checked_rows(n, features, row_labels, importance)
     prediction = prediction.marginal(0)
     ends = bounded_pit(lower, upper, prediction)
     known, pit = lower == upper, ends[0]
@@ -119,7 +120,7 @@ def write_survival_report(
         shown=["observed", "predicted", "±"],
         surprising=_rows(order[:SURPRISING], lower, prediction, labels, columns),
         surprising_finding=_surprising_finding(int(far.sum()), n),
-        common=common_figures(loss_curve, pairs),
+        common=[*training_figures(loss_curve), *importance_figures(shares)],
     )
 
 
@@ -223,7 +224,7 @@ def _survival_chart(
 ) -> Markup:
     at = tuple(k / 5 for k in range(6))
     y = Axis("share above", 0.0, 1.0, at, tuple(f"{20 * k} %" for k in range(6)))
-    frame = Frame(Axis.around(name[:30], grid), y, height=340.0, right=20.0)
+    frame = Frame(Axis.around(name[:30], grid), y, height=340.0)
     ends = np.concatenate(
         [[grid[0]], np.repeat(np.clip(found.at, grid[0], grid[-1]), 2), [grid[-1]]]
     )

@@ -10,10 +10,18 @@ from functools import cached_property
 import numpy as np
 from markupsafe import Markup, escape
 
-from varprop.report.numerals import log_ticks, number, tick_labels, ticks, to_precision
+from varprop.report.numerals import (
+    log_ticks,
+    number,
+    shortened,
+    tick_labels,
+    ticks,
+    to_precision,
+)
 
 Values = Sequence[float] | np.ndarray
 BAR_WIDTH = 380.0
+_NARROW, _WIDE = frozenset(" .,:;'|!()[]/-iIjlftr"), frozenset("mwMW@%—…∞≤×QO")
 
 
 def coordinate(value: float) -> str:
@@ -48,6 +56,35 @@ def polyline(points: Iterable[tuple[float, float]], class_: str, end: str = "") 
     """Return a line through points in pixels; the end "Z" closes it to a filled shape."""
     path = "L".join(f"{coordinate(x)} {coordinate(y)}" for x, y in points)
     return element("path", d=f"M{path}{end}", class_=class_)
+
+
+def text_width(text: str, size: float = 11.0) -> float:
+    """Return about how many pixels a text takes, in a wide font (DejaVu Sans).
+
+    Examples
+    --------
+    >>> round(text_width("330,031")), round(text_width("row")), round(text_width("WWW"))
+    (47, 22, 33)
+    """
+    parts = [
+        0.4 if letter in _NARROW else 0.64 if ord(letter) < 0x2E80 and letter not in _WIDE else 1.0
+        for letter in text
+    ]
+    return size * sum(parts)
+
+
+def fitting(text: str, room: float, size: float = 11.0) -> str:
+    """Return as much of a text as has room, with a sign that it goes on.
+
+    Examples
+    --------
+    >>> fitting("number customer service calls", 110.0, 12.0), fitting("age", 110.0, 12.0)
+    ('number custo…', 'age')
+    """
+    most = min(len(text), int(room / (0.4 * size)) + 1)
+    while most > 1 and text_width(shortened(text, most), size) > room:
+        most -= 1
+    return shortened(text, most)
 
 
 def bar_chart(parts: Iterable[Markup], height: float, label: str) -> Markup:
@@ -114,7 +151,13 @@ class Axis:
         typical = typical[typical > 0]
         low = max(float(typical.min()), float(np.quantile(typical, 0.025)) / 10) / 1.3
         high = 1.3 * min(float(everything.max()), float(np.finfo(np.float64).max) / 1.3)
-        return cls(f"{label}, log scale", low, high, log=True, cut=bool(everything.min() < low))
+        return cls(
+            f"{label}, log scale" if label else "",
+            low,
+            high,
+            log=True,
+            cut=bool(everything.min() < low),
+        )
 
     @classmethod
     def around(cls, label: str, *values: Values, zero: bool = False) -> Axis:
@@ -176,14 +219,23 @@ class Frame:
     @cached_property
     def gutter(self) -> float:
         """Room on the left: as much as the texts there need."""
-        longest = max((len(text) for text in self.y.marks(self.y_ticks)[1]), default=0)
-        return max(self.left, (24.0 if self.y.label else 10.0) + 6.3 * longest)
+        longest = max(map(text_width, self.y.marks(self.y_ticks)[1]), default=0.0)
+        return max(self.left, (24.0 if self.y.label else 10.0) + longest)
+
+    @cached_property
+    def end(self) -> float:
+        """Where the area ends on the right: half of the last text below it needs room as well."""
+        at, texts, _ = self.x.marks(self.x_ticks)
+        ends = [self.width - self.right]
+        for share, text in zip(self.x.share(at).tolist(), texts, strict=True):
+            if share > 0.5:
+                room = self.width - text_width(text) / 2 - 1 - self.gutter
+                ends.append(self.gutter + room / share)
+        return max(min(ends), self.gutter + 1)
 
     def px(self, values: Values | float) -> np.ndarray:
         """Return horizontal pixels."""
-        return np.asarray(
-            self.gutter + self.x.share(values) * (self.width - self.gutter - self.right)
-        )
+        return np.asarray(self.gutter + self.x.share(values) * (self.end - self.gutter))
 
     def py(self, values: Values | float) -> np.ndarray:
         """Return vertical pixels."""
@@ -201,7 +253,7 @@ class Frame:
 
     def axes(self) -> Markup:
         """Return grid lines, ticks and labels."""
-        right, floor = self.width - self.right, self.height - self.bottom
+        right, floor = self.end, self.height - self.bottom
         parts = []
 
         def line(d: str, class_: str) -> None:
@@ -214,12 +266,16 @@ class Frame:
         at_y, texts_y, offset_y = self.y.marks(self.y_ticks)
         at_x, texts_x, offset_x = self.x.marks(self.x_ticks)
         for at, text in zip(self.py(at_y).tolist(), texts_y, strict=True):
-            line(f"M{self.gutter:g} {at:.1f}H{right:g}", "grid")
+            line(f"M{self.gutter:.1f} {at:.1f}H{right:.1f}", "grid")
             write(text, self.gutter - 6, at + 4, "tick", "end")
+        written = -np.inf
         for at, text in zip(self.px(at_x).tolist(), texts_x, strict=True):
             line(f"M{at:.1f} {floor:g}v4", "axis")
-            write(text, at, floor + 17, "tick")
-        line(f"M{self.gutter:g} {floor:g}H{right:g}", "axis")
+            half = text_width(text) / 2
+            if at - half > written:  # else it would run into the one before it
+                write(text, at, floor + 17, "tick")
+                written = at + half + 2
+        line(f"M{self.gutter:.1f} {floor:g}H{right:.1f}", "axis")
         middle, height = (self.gutter + right) / 2, (self.top + floor) / 2
         write(_with_offset(self.x.label, offset_x), middle, self.height - 8, "label")
         upward = f"rotate(-90 13 {height:g})"

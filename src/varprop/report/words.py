@@ -91,15 +91,18 @@ class Findings:
         """How large the stated spread is and where it comes from."""
         if self.stated == 0:
             return "The model claims to know all values exactly: it states no spread."
-        text = f"The model states a standard deviation of {number(self.stated)} (root mean square)"
+        text = (
+            f"The model states a standard deviation of {number(self.stated)} beside errors of "
+            f"{number(self.rmse)} (both root mean squares)"
+        )
         if self.model_share is None:
             return f"{text}. {NOT_SPLIT}"
         if self.model_share > 0.995:
-            return text + "; nearly all of it is the model's own uncertainty."
+            return f"{text}; nearly all of that variance is the model's own uncertainty."
         if self.model_share < 0.005:
-            return text + "; nearly all of it is noise."
+            return f"{text}; nearly all of that variance is noise."
         return (
-            text + f"; {percent(self.model_share)} of that variance is the model's own "
+            f"{text}; {percent(self.model_share)} of that variance is the model's own "
             "uncertainty, which more data would lower, the rest is noise."
         )
 
@@ -139,6 +142,18 @@ def find(y: np.ndarray, prediction: AbstractNumeric) -> Findings:
     )
 
 
+# What it is that was judged: bars that each lie within their band may still have too much between
+# them.
+_BY_INTERVALS = "By the shares inside the intervals of 50 and 90 % the stated spread is too"
+_MEANINGS = {
+    "high": "More than half of all values lie below their median: predictions tend to be too high.",
+    "low": "More than half of all values lie above their median: predictions tend to be too low.",
+    "over": f"{_BY_INTERVALS} small.",
+    "under": f"{_BY_INTERVALS} large.",
+    "shape": "The stated distributions have the wrong shape.",
+    "tails": "Some values lie too far out for the stated distributions.",
+}
+
 # What the charts' sentences conclude is the one judgement; what they add is what is seen.
 
 
@@ -174,17 +189,8 @@ def pit_finding(histogram: PITHistogram, judged: Judgement) -> str:
         ((histogram.counts < histogram.lower) | (histogram.counts > histogram.upper)).sum()
     )
     said = f"{f'{k - outside} of the {k}' if outside else f'All {k}'} bars end inside the band."
-    shapes = [f"predictions tend to be too {judged.bias}"] if judged.bias else []
-    meaning = {
-        "over": "the stated spread is too small",
-        "under": "the stated spread is too large",
-        "shape": "the stated distributions have the wrong shape",
-        "tails": "some values lie too far out for the stated distributions",
-    }
-    shapes += [meaning[judged.spread]] if judged.spread in meaning else []
-    if shapes:
-        return f"{said} That means that {' and that '.join(shapes)}."
-    return f"{said} No sign of a wrong shape."
+    shown = [_MEANINGS[key] for key in (judged.bias, judged.spread) if key in _MEANINGS]
+    return " ".join([said, *shown]) if shown else f"{said} No sign of a wrong shape."
 
 
 def error_finding(groups: ErrorByStd, judged: Judgement) -> str:

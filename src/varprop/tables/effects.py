@@ -154,8 +154,10 @@ class _ByColumn:
 
 def column_importance(
     model: TableModel, rows: Encoded, *, max_rows: int = 2000, n_repeats: int = 3, seed: int = 0
-) -> dict[str, tuple[float, float]]:
-    """Return the importance of each column for mean and spread, averaged over targets.
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return the importance of each column for mean and spread, one number for each target.
+
+    That of a target of classes is the average over their probabilities.
 
     Parameters
     ----------
@@ -178,9 +180,9 @@ def column_importance(
     found = feature_importance(
         _ByColumn(model, rows), numbers, n_repeats=n_repeats, random_state=seed
     )
-    mean = found.mean.reshape(len(names), -1).mean(axis=1)
-    spread = found.spread.reshape(len(names), -1).mean(axis=1)
-    return {name: (float(a), float(b)) for name, a, b in zip(names, mean, spread, strict=True)}
+    shape = len(names), len(model.preprocessing.targets), -1
+    mean, spread = (part.reshape(shape).mean(axis=2) for part in (found.mean, found.spread))
+    return {name: (a, b) for name, a, b in zip(names, mean, spread, strict=True)}
 
 
 def report_table(

@@ -22,6 +22,7 @@ from varprop.cli.evaluate import evaluate
 from varprop.cli.explain import explain
 from varprop.cli.export import export
 from varprop.cli.fit import fit
+from varprop.cli.monitor import monitor
 from varprop.cli.page import page
 from varprop.cli.predict import predict
 from varprop.cli.report import report
@@ -50,7 +51,8 @@ def _root(
         raise typer.Exit
 
 
-for _command in (fit, predict, evaluate, explain, export, page, compare, demo, bench, report):
+COMMANDS = (fit, predict, evaluate, explain, monitor, export, page, compare, demo, bench, report)
+for _command in COMMANDS:
     app.command(epilog=EPILOG)(_command)
 app.add_typer(data.app, name="data")
 

@@ -2,7 +2,8 @@
 
 What the command line does, as functions: ``open_source`` a file or a folder, then ``fit_table``,
 ``predict_table``, ``total_table``, ``write_table``, ``evaluate_table``, ``explain_table``,
-``budget_table`` and ``report_table``; ``compare_table`` has other methods beside.
+``budget_table`` and ``report_table``; ``compare_table`` has other methods beside, and
+``monitor_table`` says whether new rows are like those of the fit.
 pyarrow is imported by the files that need it and not here.
 """
 
@@ -17,6 +18,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "fitting": ["Fitted", "fit_table"],
         "model": ["TableModel"],
         "evaluation": ["evaluate_table", "recalibrate"],
+        "monitored": ["Monitored"],
+        "monitoring": ["monitor_table"],
         "prediction": ["predict_table", "write_table"],
         "source": ["open_source"],
         "roles": ["Roles"],

@@ -16,6 +16,7 @@ from varprop import __version__
 from varprop.atomic import clean_up
 from varprop.cli import data, shared
 from varprop.cli.bench import bench
+from varprop.cli.card import card
 from varprop.cli.compare import compare
 from varprop.cli.demo import demo
 from varprop.cli.evaluate import evaluate
@@ -51,7 +52,20 @@ def _root(
         raise typer.Exit
 
 
-COMMANDS = (fit, predict, evaluate, explain, monitor, export, page, compare, demo, bench, report)
+COMMANDS = (
+    fit,
+    predict,
+    evaluate,
+    explain,
+    monitor,
+    card,
+    export,
+    page,
+    compare,
+    demo,
+    bench,
+    report,
+)
 for _command in COMMANDS:
     app.command(epilog=EPILOG)(_command)
 app.add_typer(data.app, name="data")

@@ -1,4 +1,4 @@
-"""`varprop monitor`: are new rows like those of the fit, and do predictions still hold?"""
+"""`varprop monitor`: whether new rows are like those of the fit, and predictions still hold."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def monitor(
     json: shared.JsonOption = False,
     quiet: shared.QuietOption = False,
 ) -> None:
-    """Say green, amber or red: have the inputs shifted, and do predictions hold what they state?
+    """Say green, amber or red: whether inputs have shifted, and predictions hold what they state.
 
     Of 50 tables without any change, at most one is called changed. All rows are held in memory.
     """
@@ -63,7 +63,7 @@ def monitor(
         from varprop.report import write_monitor_report
 
         order = "in the order of the table" if time is None else f"in the order of {time}"
-        settings = {"model": model, "table": source.label, "rows": order}
+        settings: dict[str, object] = {"model": model, "table": source.label, "rows": order}
         if fitted.record is not None:
             settings |= {"fitted on": fitted.record.date, "training rows": fitted.record.n_rows}
         title = f"{source.label}: {', '.join(fitted.preprocessing.targets)}"
@@ -75,7 +75,7 @@ def monitor(
     if quiet:
         return
     rows = [
-        [check.name, check.before or "–", check.now or "–", _share(check.moved), check.state]
+        [check.name, check.before or "-", check.now or "-", _share(check.moved), check.state]
         for check in found.checks
     ]
     header = ["", "when fitted", "now", "rows elsewhere", "state"]
@@ -92,4 +92,4 @@ def monitor(
 
 
 def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.0%}"
+    return "-" if value is None else f"{value:.0%}"

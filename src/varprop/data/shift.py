@@ -7,22 +7,10 @@ distribution, as long as rows are independent. `Sketch.moved` is the one of whol
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 from scipy import stats
-
-
-def least_moved(level: float, n: int, n_new: int) -> float:
-    """Return the share of rows that must lie elsewhere before `Moved.p` is below a level.
-
-    Examples
-    --------
-    >>> round(least_moved(0.002, 1000, 500), 3)
-    0.102
-    """
-    return min(1.0, math.sqrt(math.log(2 / level) * (1 / n + 1 / n_new) / 2))
 
 
 def counts_differ(count: int, n: int, new: int, n_new: int) -> float:

@@ -112,28 +112,28 @@ def _course_figure(course: Mapping[str, Any], blocks: Sequence[str]) -> Figure:
     if has_band:
         low_, high_ = parts[1:]
         wide = np.concatenate([[0.7], at, [len(at) + 0.3]])
-        layers.append(
-            frame.band(wide, *(np.concatenate([v[:1], v, v[-1:]]) for v in (low_, high_)), "band")
-        )
+        ends = [np.concatenate([v[:1], v, v[-1:]]) for v in (low_, high_)]
+        layers.append(frame.band(wide, ends[0], ends[1], "band"))
         outside = (values < low_) | (values > high_)
     if course["expected"] is not None:
-        ends = [0.7, len(at) + 0.3]
-        layers.append(polyline(frame.points(ends, [course["expected"]] * 2), "ideal"))
+        across = [0.7, len(at) + 0.3]
+        layers.append(polyline(frame.points(across, [course["expected"]] * 2), "ideal"))
     layers.append(polyline(frame.points(at, values), "curve"))
-    marks = []
+    dots = []
     for (px, py), out in zip(frame.points(at, values), outside.tolist(), strict=True):
         shape = f"M{px:.1f} {py:.1f}m-5 0l5-5 5 5-5 5z" if out else ""
-        marks.append(
+        dots.append(
             element("path", d=shape, class_="out")
             if out
             else element("circle", cx=px, cy=py, r=3.5)
         )
-    layers.append(element("g", Markup("".join(marks)), class_="blocks"))
+    layers.append(element("g", Markup("".join(dots)), class_="blocks"))
     spoken = ", ".join(_short(v) if course["is_share"] else number(v) for v in values.tolist())
     finding = "Nothing says what chance allows."
     if has_band:
         count = int(outside.sum())
-        finding = f"{count or 'None'} of {len(values)} parts {'is' if count == 1 else 'are'} outside of what chance allows"
+        is_ = "is" if count == 1 else "are"
+        finding = f"{count or 'None'} of {len(values)} parts {is_} outside of what chance allows"
         finding += " in 19 of 20 parts." if count else "."
     legend = [("line", "the new rows")]
     legend += [("band", "what chance allows")] if has_band else []

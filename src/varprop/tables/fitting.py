@@ -164,7 +164,7 @@ def fit_table(
     on_notes(tuple(told))
     n_train = len(used) - int(held.sum())
     settings = {"model": model, "effort": effort, "seed": seed, **options}
-    record = _record(table, fitted, n_train, settings, (*notes, *told))
+    record = _record(table, n_train, settings, (*notes, *told))
     if scored is not None:
         record = _with_scores(record, fitted, scored, out_of_fold=rows is not None)
     fitted = dataclasses.replace(fitted, record=record)
@@ -172,18 +172,12 @@ def fit_table(
 
 
 def _record(
-    table: Survey,
-    fitted: TableModel,
-    n_train: int,
-    settings: dict[str, Any],
-    notes: tuple[str, ...],
+    table: Survey, n_train: int, settings: dict[str, Any], notes: tuple[str, ...]
 ) -> Record:
     """Return what is known of a fit but for its scores."""
     date, versions = made_today()
-    weights = {f"share of {name}": float(w) for name, w in fitted.regressor.weights_.items()}
-    belonging = dict(zip(("group", "time"), (table.roles.group, table.roles.time), strict=True))
-    said = settings | {"missing": table.roles.missing} | belonging
-    known = {name: value for name, value in (said | weights).items() if value is not None}
+    roles = {name: getattr(table.roles, name) for name in ("missing", "group", "time")}
+    known = {name: value for name, value in (settings | roles).items() if value is not None}
     return Record(date, versions, table.table.label, n_train, known, notes)
 
 

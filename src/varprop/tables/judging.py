@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -14,7 +15,7 @@ from varprop.predictive.past import COUNTED, Past
 from varprop.predictive.promises import Promises
 from varprop.tables.columns import Encoded, count_rows, join_rows
 from varprop.tables.model import TableModel
-from varprop.tables.monitored import Check, Course, in_percent
+from varprop.tables.monitored import Check, Course, Finding, in_one, in_percent
 from varprop.tables.source import Source
 from varprop.tables.text import TableError
 
@@ -25,9 +26,6 @@ _WORTH, _WORTH_OUTSIDE = 0.05, 0.2
 _BLOCK_ROWS, _MOST_BLOCKS = 50, 12
 # Between which levels a number is in 19 of 20 blocks.
 _ENDS = (0.025, 0.975)
-
-#: Of a test: its probability, what it says, whether that matters, and whether it is for the worse.
-Test = tuple[float, str, bool, bool]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +64,7 @@ def blocks_of(n_rows: int) -> list[slice]:
     if count < 2:
         return []
     ends = np.linspace(0, n_rows, count + 1).round().astype(int).tolist()
-    return [slice(*pair) for pair in zip(ends, ends[1:], strict=False)]
+    return [slice(*pair) for pair in itertools.pairwise(ends)]
 
 
 def judge_targets(
@@ -146,13 +144,10 @@ def loss_name(model: TableModel) -> str:
 # ---- tests --------------------------------------------------------------------------------------
 
 
-def _check(name: str, tests: Sequence[Test], before: str = "", now: str = "") -> Check:
-    """Return one check of several tests, with the finding of the one that says most."""
-    order = sorted(tests, key=lambda test: (not test[2], test[0]))
-    p, finding, matters, worse = order[0]
-    state = "red" if worse else "amber"
-    p = min(1.0, len(tests) * p) if matters else 1.0
-    return Check(name, "target", state, p, finding, before, now)
+def _check(name: str, tests: Sequence[Finding], before: str, now: str) -> Check:
+    found = in_one(tests)
+    state = "red" if found.worse else "amber"
+    return Check(name, "target", state, found.p, found.words, before, now)
 
 
 def _parts(n: int, blocks: Sequence[slice]) -> list[tuple[slice, str]]:
@@ -172,7 +167,7 @@ def _counted(
     """Return the checks of coverages, and of how often a class was right."""
     found: list[Check] = []
     for k, target in enumerate(names):
-        tests: list[Test] = []
+        tests: list[Finding] = []
         for name, held in promises.counts.items():
             stated = COUNTED[name]
             if name == "below" or (past is None and stated is None):
@@ -182,7 +177,7 @@ def _counted(
         if tests:
             name = "right" if "right" in promises.counts else "90 %"
             title = "accuracy" if name == "right" else "90 % intervals"
-            before = COUNTED[name] if past is None else past.counts[name][k] / past.n
+            before = COUNTED[name] or 0.0 if past is None else past.counts[name][k] / past.n
             now = promises.counts[name][:, k].mean()
             found.append(
                 _check(f"{title} of {target}", tests, f"{in_percent(before)}", f"{in_percent(now)}")
@@ -190,7 +185,7 @@ def _counted(
     return found
 
 
-def _counted_test(held: np.ndarray, name: str, past: Past | None, k: int, where: str) -> Test:
+def _counted_test(held: np.ndarray, name: str, past: Past | None, k: int, where: str) -> Finding:
     n, count, stated = len(held), round(float(held.sum())), COUNTED[name]
     if past is not None:
         before = past.counts[name][k] / past.n
@@ -198,13 +193,14 @@ def _counted_test(held: np.ndarray, name: str, past: Past | None, k: int, where:
         said = f"{in_percent(before)} when fitted"
     else:
         assert stated is not None
-        before, p, said = stated, count_is_off(count, n, stated), "as is stated"
+        said = f"not {in_percent(stated)} as is stated"
+        before, p = stated, count_is_off(count, n, stated)
     off = count / n - before
     what = "the most probable class was right in" if stated is None else f"{name} intervals held"
     usual = 1 - (before if stated is None else stated)
     matters = abs(off) >= _WORTH_OUTSIDE * usual
-    said = said if past is not None else f"not {in_percent(stated)} {said}"
-    return p, f"{what} {in_percent(count / n)} of {n:,} rows{where} ({said})", matters, off < 0
+    words = f"{what} {in_percent(count / n)} of {n:,} rows{where} ({said})"
+    return Finding(p, words, matters, off < 0)
 
 
 def _pits(
@@ -226,10 +222,10 @@ def _pits(
             side = "higher" if moved.up > moved.down else "lower"
             usual = "is stated" if past is None else "when it was fitted"
             finding = (
-                f"{names[k]} is {side} in its stated distributions than {usual}, in {in_percent(moved.size)} "
-                f"of {len(values[rows]):,} rows{where}"
+                f"{names[k]} is {side} in its stated distributions than {usual}, in "
+                f"{in_percent(moved.size)} of {len(values[rows]):,} rows{where}"
             )
-            tests.append((moved.p, finding, moved.size >= _WORTH, False))
+            tests.append(Finding(moved.p, finding, moved.size >= _WORTH))
         texts = [f"median {v:.2f}" for v in (seen.quantile(0.5), float(np.median(values)))]
         found.append(_check(f"PIT of {names[k]}", tests, *texts))
     return found
@@ -241,11 +237,12 @@ def _losses(promises: Promises, past: Past, blocks: Sequence[slice], name: str) 
     for rows, where in _parts(len(losses), blocks):
         moved, mean = past.losses.moved(losses[rows]), float(losses[rows].mean())
         finding = f"{name} is {mean:.3g}{where}, {past.mean_loss:.3g} when fitted"
-        tests.append((moved.p_up, finding, moved.up >= _WORTH, True))
+        tests.append(Finding(moved.p_up, finding, moved.up >= _WORTH, True))
     worst = past.losses.values[-1]
     above = int((losses > worst).sum())
     finding = f"{count_rows(above)} of {len(losses):,} surprise the model more than any did before"
-    tests.append((more_extreme(1, past.n, above, len(losses)), finding, above > 0, True))
+    p = more_extreme(1, past.n, above, len(losses))
+    tests.append(Finding(p, finding, above > 0, True))
     return _check(name, tests, f"{past.mean_loss:.3g}", f"{losses.mean():.3g}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -68,7 +68,7 @@ class Check:
     cells: tuple[tuple[str, ...], tuple[float, ...], tuple[float, ...]] | None = None
 
     def decided(self, p: float) -> Check:
-        """Return it with the probability corrected for all checks, and green unless that is small."""
+        """Return it with a probability corrected for all checks, and green if that is large."""
         if p <= 1 / ONE_IN:
             return dataclasses.replace(self, p=p)
         return dataclasses.replace(self, p=p, state="green", finding="")
@@ -153,6 +153,41 @@ class Monitored:
         return found
 
 
+class Finding(NamedTuple):
+    """A test of a check.
+
+    Attributes
+    ----------
+    p
+        Probability of such a difference by chance, or more of it.
+    words
+        What there is.
+    matters
+        Whether the difference is large enough.
+    worse
+        Whether predictions can be relied on less.
+    """
+
+    p: float
+    words: str
+    matters: bool
+    worse: bool = False
+
+
+def in_one(tests: Sequence[Finding]) -> Finding:
+    """Return what several tests say together: the words of the one that says most.
+
+    Its probability is corrected for their number (Bonferroni); it is 1 if nothing matters.
+
+    Examples
+    --------
+    >>> in_one([Finding(0.01, "some more", True), Finding(0.001, "few", False)])[:2]
+    (0.02, 'some more')
+    """
+    found = min(tests, key=lambda test: (not test.matters, test.p))
+    return found._replace(p=min(1.0, len(tests) * found.p) if found.matters else 1.0)
+
+
 def _worst_first(checks: Sequence[Check]) -> list[Check]:
     """Return checks that are not green: red ones first, targets before rows before columns."""
     found = [check for check in checks if check.state != "green"]
@@ -176,8 +211,8 @@ def summed_up(checks: list[Check], problem: str, targets: str, n_rows: int) -> t
 
     Examples
     --------
-    >>> summed_up([Check("x", "column", "green", 1.0, "")], "", "y", 500)[1][7:]
-    'nothing has changed beyond what chance allows in 1 column of 500 rows, nor in the predictions of y.'
+    >>> print(summed_up([Check("x", "column", "green", 1.0, "")], "", "y", 500)[1][:53])
+    Green: nothing has changed beyond what chance allows
     """
     if problem:
         return "red", f"Red: the model cannot predict these rows: {problem}"

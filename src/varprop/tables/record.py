@@ -139,7 +139,8 @@ def made_today() -> tuple[str, dict[str, str]]:
 
 
 def _sketch(entry: dict[str, Any]) -> Sketch:
-    return Sketch(**{k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()})
+    fields: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}
+    return Sketch(**fields)
 
 
 def _plain(value: Any) -> Any:

@@ -215,7 +215,7 @@ def summed_up(checks: list[Check], problem: str, targets: str, n_rows: int) -> t
     Green: nothing has changed beyond what chance allows
     """
     if problem:
-        return "red", f"Red: the model cannot predict these rows: {problem}"
+        return "red", f"Red: the model cannot predict these rows: {problem}."
     changed = _worst_first(checks)
     columns = [check for check in checks if check.about == "column"]
     state = changed[0].state if changed else "green"

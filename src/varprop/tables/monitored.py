@@ -211,7 +211,7 @@ def summed_up(checks: list[Check], problem: str, targets: str, n_rows: int) -> t
 
     Examples
     --------
-    >>> print(summed_up([Check("x", "column", "green", 1.0, "")], "", "y", 500)[1][:53])
+    >>> print(summed_up([Check("x", "column", "green", 1.0, "")], "", "y", 500)[1][:52])
     Green: nothing has changed beyond what chance allows
     """
     if problem:

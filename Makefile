@@ -1,21 +1,28 @@
-# Two commands do everything: `make demo` and `make test`. Each sets up what it needs.
+# Two commands do everything: `make demo` and `make test`. Each sets up what it needs, and no more.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+CORE_STAMP := $(VENV)/.installed-core
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 WORKERS ?= 2
 
-.PHONY: help venv test mutants check format demo docs site bench bench-speed bench-torch clean
+.PHONY: help venv test mutants check format demo docs site dist bench bench-speed bench-torch clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 venv: $(STAMP)  ## create .venv with the package and its development tools
 
+$(CORE_STAMP): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) --editable .
+	touch $@
+
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	touch $@
+	$(PIP) --editable '.[dev]'
+	touch $(CORE_STAMP) $@
 
 test: $(STAMP)  ## run every test there is
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
@@ -32,12 +39,12 @@ format: $(STAMP)  ## put the code into the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-demo: $(STAMP)  ## real data, a fit, a scorecard and an HTML report, in under a minute
+demo: $(CORE_STAMP)  ## real data, a fit, a scorecard, an HTML report and a what-if page, in under a minute
 	$(BIN)/varprop demo
 
 DOCS_STAMP := $(VENV)/.installed-docs
 $(DOCS_STAMP): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(PIP) --editable '.[docs]'
 	touch $@
 
 site: $(DOCS_STAMP)  ## the documentation as pages in site/, warnings are errors
@@ -64,6 +71,11 @@ bench-speed: $(STAMP)  ## speed of core, training and regressor, as ratios measu
 	$(BIN)/python benchmarks/regressor_speed.py
 	$(BIN)/python benchmarks/cli_speed.py
 
+dist: $(STAMP)  ## a wheel and an sdist in dist/, each tried in an environment of its own
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python tools/clean_install.py dist/*.whl dist/*.tar.gz
+
 # An environment of its own: torch first and alone, since anything newer pulls gigabytes of GPU packages.
 bench-torch:  ## training throughput against torch-based libraries and pytagi
 	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch
@@ -73,4 +85,4 @@ bench-torch:  ## training throughput against torch-based libraries and pytagi
 	.venv-torch/bin/python benchmarks/against_torch.py
 
 clean:  ## remove the environment and caches
-	rm -rf $(VENV) .venv-torch .mypy_cache .pytest_cache .ruff_cache .hypothesis site predictive_band.png varprop-demo.html
+	rm -rf $(VENV) .venv-torch .mypy_cache .pytest_cache .ruff_cache .hypothesis site dist predictive_band.png varprop-demo*.html

@@ -28,7 +28,6 @@ import pyarrow.parquet
 
 import varprop
 from varprop import nn
-from varprop.estimators.stacking import recipe_of
 
 PAPER = varprop.Recipe.paper()
 BASE = varprop.Recipe(kl_warmup=10_000, cooldown=5_000, max_steps=40_000)
@@ -46,7 +45,12 @@ FEW = varprop.Recipe(learning_rate=3e-2, kl_warmup=6_000, cooldown=3_000, max_st
 FLAT = varprop.StopRule(window=250, patience=2)
 SHORTER = {
     "default": varprop.Recipe(),
-    "of a stack": recipe_of("normal", 500),
+    "24,000 steps": varprop.Recipe(
+        kl_warmup=6_000,
+        cooldown=5_000,
+        max_steps=24_000,
+        stop=varprop.StopRule(window=500, patience=6),
+    ),
     "3e-2, 8,000 steps": FEW,
     "3e-2, until flat": FEW.replace(cooldown=2_000, max_steps=24_000, stop=FLAT),
 }

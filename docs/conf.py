@@ -7,8 +7,14 @@ author = "the varprop contributors"
 copyright = author
 version = release = varprop.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "numpydoc"]  # the first also reads Markdown
 exclude_patterns = ["_build"]
+
+# Notebooks are kept without outputs, so that this runs them; what they write is thrown away.
+nb_execution_mode = "auto"
+nb_execution_in_temp = True
+nb_execution_raise_on_error = True
+nb_execution_timeout = 600
 
 # The pages are Markdown that GitHub shows as well, so no syntax beyond tables and heading anchors.
 myst_heading_anchors = 3

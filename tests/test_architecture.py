@@ -50,8 +50,9 @@ WITHOUT_JAX += ["moments.constants", "training.recipe", "training.schedule"]
 # What reads a plan from a file.
 WITHOUT_JAX += ["files.container", "files.header", "files.plan", "files.seen"]
 
-# The one arrow that points back, inside functions: an estimator saves and exports itself.
-DEFERRED = {("estimators", "files")}
+# The arrows that point back, inside functions: an estimator saves and exports itself, and what a
+# notebook shows of it and of predictions is drawn where pages are.
+DEFERRED = {("estimators", "files"), ("estimators", "report"), ("predictive", "report")}
 
 JAX = {"jax", "jaxlib", "jaxtyping", "equinox", "optax"}
 

@@ -1,8 +1,12 @@
 """Figures in README and docs: a command prints each, and pages that repeat one agree."""
 
+import importlib
+import json
+import pkgutil
 import re
 import tomllib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import typer
@@ -85,6 +89,58 @@ def test_figures_that_are_said_again_agree(quote):
     assert quote["says"] in page
     for held in quote["holds"]:
         assert held in source
+
+
+def test_what_the_page_calls_public_is_what_is_documented():
+    """Every name of the public modules is on an API page, and every name there is one of theirs."""
+    page = (ROOT / "docs/stability.md").read_text("utf-8")
+    table = page[page.index("## Public") : page.index("That is:")]
+    modules = re.findall(r"`(varprop[.\w]*)`", "".join(re.findall(r"^\|(.*?)\|", table, re.M)))
+    assert len(modules) > 12
+    text = "\n".join(page.read_text("utf-8") for page in ROOT.glob("docs/api/*.md"))
+    found = re.findall(r"^\.\. auto(\w+):: (varprop[.\w]+)$", text, re.M)
+    moving = ("varprop.bench.", "varprop.baselines.")
+    public, documented = {}, {}  # by what they are, since a module has several names
+    for name in modules:
+        module = pkgutil.resolve_name(name)
+        for own in module.__all__:
+            public[id(getattr(module, own))] = f"{name}.{own}"
+        public[id(module)] = name
+    for kind, name in found:
+        if not name.startswith(moving):
+            thing = pkgutil.resolve_name(name)
+            documented[id(thing)] = name
+            for own in thing.__all__ if kind == "module" else ():
+                documented[id(getattr(thing, own))] = f"{name}.{own}"
+    assert not {name for key, name in documented.items() if key not in public}
+    missing = {
+        name
+        for key, name in public.items()
+        if key not in documented and not isinstance(pkgutil.resolve_name(name), ModuleType)
+    }
+    assert not missing
+
+
+def test_versions_agree_and_are_in_the_changelog():
+    version = importlib.import_module("varprop").__version__
+    assert re.fullmatch(r"\d+\.\d+\.\d+", version)
+    citation = (ROOT / "CITATION.cff").read_text("utf-8")
+    assert re.findall(r"^version: (.*)$", citation, re.M) == [version]
+    (released,) = re.findall(r"^date-released: (.*)$", citation, re.M)
+    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    heading = re.search(r"^## \[\d.*$", changelog, re.M)
+    assert heading[0] == f"## [{version}] - {released}"
+
+
+def test_notebooks_are_kept_without_outputs():
+    """They are run when the site is built: what is shown is what the code gives."""
+    notebooks = list((ROOT / "docs").rglob("*.ipynb"))
+    assert notebooks
+    for path in notebooks:
+        cells = json.loads(path.read_text("utf-8"))["cells"]
+        code = [cell for cell in cells if cell["cell_type"] == "code"]
+        assert len(code) > 3
+        assert not any(cell["outputs"] or cell["execution_count"] for cell in code)
 
 
 def test_the_results_of_the_readme_are_those_of_the_reproduction():

@@ -41,7 +41,7 @@ VARIANTS = [
     {"activation": nn.GELU(n_nodes=8), "objective": SampledVI(n_samples=2), "dropout": 0.2},
     {"prior": priors.LearnedGaussianPerLayer(2, std=0.3), "input_noise": 0.1, "drop_connect": 0.1},
     {"likelihood": "heteroscedastic", "recipe": Recipe(max_steps=9, stop=StopRule(tol=0.5))},
-    {"likelihood": HeteroscedasticGaussian, "objective": "vi"},
+    {"likelihood": HeteroscedasticGaussian, "objective": "vi", "recipe": Recipe(stop=None)},
 ]
 
 

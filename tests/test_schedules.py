@@ -1,5 +1,7 @@
 """Which rows a step takes, and the KL weight and learning rate of every step, read off a probe."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import optax
@@ -122,6 +124,17 @@ def test_convergence_without_cooldown_ends_at_once(x64):
     )
     result = run(np.zeros(40), recipe, kl=1.0)
     assert (result.outcome, result.n_steps) == (Outcome.CONVERGED, 6)
+
+
+def test_a_plan_without_a_rule_goes_to_its_end(x64):
+    """However flat the loss: what ends is the plan, and the last steps are the cool-down's."""
+    recipe = tiny.recipe(max_steps=30, batch_size=None, cooldown=4, stop=None)
+    result = run(np.zeros(40), recipe, kl=1.0)
+    assert (result.outcome, result.n_steps) == (Outcome.COMPLETED, 30)
+    assert result.recipe == Recipe.from_dict(dataclasses.asdict(result.recipe))
+    limited = run(np.zeros(40), recipe.replace(stop=StopRule(window=2, tol=0.0)), kl=1.0)
+    assert (limited.outcome, limited.n_steps) == (Outcome.MAX_STEPS, 30)
+    np.testing.assert_array_equal(result.history, limited.history)
 
 
 def test_nothing_counts_before_the_warmup_is_over(x64):

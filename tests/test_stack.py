@@ -19,7 +19,7 @@ QUICK = {"hidden_layer_sizes": (8,), "max_iter": 40}
 
 
 def quick(**options):
-    return StackedRegressor(default_networks(**QUICK, **options), random_state=0)
+    return StackedRegressor(default_networks(n_rows=60, **QUICK, **options), random_state=0)
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +37,13 @@ def fitted(data):
 def test_predicts_the_mixture_of_its_parts(fitted, data):
     X, _ = data
     weights = fitted.weights_
-    assert list(weights) == ["ropd", "vi", "linear", "constant"]
+    assert list(weights) == ["vi", "cold", "linear", "constant"]
     assert sum(weights.values()) == pytest.approx(1)
     parts = [fitted.predict_dist(X, model=name) for name in weights]
     whole = Predictive.mixture(parts, list(weights.values()))
     at = np.linspace(-2, 2, 60)
     np.testing.assert_allclose(fitted.predict_dist(X).logpdf(at), whole.logpdf(at), rtol=1e-9)
-    assert not fitted.predict_dist(X).identified  # ROPD is one of them
+    assert not fitted.predict_dist(X).identified  # a cold network does not tell
     assert fitted.predict_dist(X, model="vi").identified
 
 
@@ -209,7 +209,7 @@ def skewed(data):
 def test_targets_are_transformed_where_it_helps(skewed, fitted, data):
     """The logarithm of the density is compared with that of SciPy's own transform."""
     X, y = data
-    assert list(skewed.weights_) == ["ropd", "vi", "skewed", "linear", "constant"]
+    assert list(skewed.weights_) == ["vi", "skewed", "cold", "linear", "constant"]
     assert "skewed" not in fitted.weights_
     assert "skewed" not in quick(likelihood="student-t").fit(X, np.exp(y)).weights_
     parts = [skewed.predict_dist(X, model=name) for name in skewed.weights_]
@@ -249,7 +249,7 @@ def test_all_that_a_stack_can_do_it_can_behind_a_transform(skewed, data, tmp_pat
 
 
 def test_an_unknown_part_is_named(fitted, data):
-    with pytest.raises(ValueError, match="model must be one of 'ropd', 'vi', 'linear', 'constant'"):
+    with pytest.raises(ValueError, match="model must be one of 'vi', 'cold', 'linear', 'constant'"):
         fitted.predict_dist(data[0], model="forest")
 
 
@@ -269,28 +269,46 @@ def test_scikit_learns_checks(estimator, check):
         check(estimator)
 
 
-def test_efforts_choose_networks_and_how_long_they_train(data):
+def test_efforts_choose_networks(data):
     X, y = data
     names = {e: [n for n, _ in default_networks(effort=e)] for e in ("quick", "normal", "thorough")}
     assert names["quick"] == ["vi"]
     assert set(names["quick"]) < set(names["normal"]) < set(names["thorough"])
     options = {name: n.get_params() for name, n in default_networks(effort="thorough")}
-    assert options["deep"]["hidden_layer_sizes"] == options["deep ropd"]["hidden_layer_sizes"]
-    assert options["deep"]["hidden_layer_sizes"] == (50, 50)
+    for name in ("deep", "cold", "deep vi"):
+        assert options[name]["hidden_layer_sizes"] == (50, 50)
+    assert options["cold"]["kl_weight"] == 0.3
+    colder = dict(default_networks(kl_weight=0.1))["cold"]
+    assert colder.kl_weight == pytest.approx(0.03)
     assert options["tails"]["likelihood"] == "student-t"
     with pytest.raises(ValueError, match="effort must be one of quick, normal, thorough"):
         default_networks(effort="none")
     with pytest.raises(ValueError, match="'effort' parameter of StackedRegressor must be"):
         StackedRegressor(effort="none").fit(X, y)
-    with pytest.warns(ConvergenceWarning, match="Quick training ended .* effort='normal' trains"):
-        StackedRegressor([("n", FAWNRegressor(2, tol=0.0))], effort="quick").fit(X, y)
-    # One that brings no recipe is trained as long as the effort says.
-    steps = []
-    for effort in ("quick", "normal"):
-        network = FAWNRegressor(hidden_layer_sizes=(2,), tol=0.0)
-        model = StackedRegressor([("n", network)], effort=effort, random_state=0).fit(X, y)
-        steps.append(model.n_iter_)
-    assert steps[0] * 2 <= steps[1]
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "names"),
+    [
+        (699, ["vi", "skewed", "cold"]),
+        (700, ["vi", "skewed", "cold", "deep"]),
+        (5000, ["vi", "skewed", "cold", "deep", "ropd"]),
+    ],
+)
+def test_networks_by_ropd_want_rows(n_rows, names):
+    assert [name for name, _ in default_networks(n_rows=n_rows)] == names
+
+
+def test_networks_of_a_stack_follow_a_plan(data):
+    """A plan that goes to its end is no warning; one that the user cut short is."""
+    X, y = data
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        model = StackedRegressor([("n", FAWNRegressor(2))], random_state=0).fit(X, y)
+    assert model.outcome_ == "completed"
+    assert model.estimators_[0][1].n_iter_ == 8_000
+    with pytest.warns(ConvergenceWarning, match="raise max_iter"):
+        StackedRegressor([("n", FAWNRegressor(2, max_iter=20))], random_state=0).fit(X, y)
 
 
 @pytest.mark.parametrize("weight", [0.1, 3.0])

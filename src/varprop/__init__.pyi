@@ -3,7 +3,9 @@
 from . import data as data
 from . import nn as nn
 from . import plotting as plotting
+from . import predictive as predictive
 from . import report as report
+from . import tables as tables
 from . import training as training
 from .compilation import enable_compilation_cache as enable_compilation_cache
 from .compilation import use_one_thread as use_one_thread
@@ -16,7 +18,9 @@ from .estimators.stack import StackedRegressor as StackedRegressor
 from .estimators.stack import default_networks as default_networks
 from .estimators.stack_classes import StackedClassifier as StackedClassifier
 from .estimators.stack_classes import default_class_networks as default_class_networks
+from .exports.export import ExportError as ExportError
 from .exports.export import export as export
+from .files.container import ModelFileError as ModelFileError
 from .files.model import load_model as load_model
 from .files.model import save_model as save_model
 from .learning import likelihoods as likelihoods
@@ -28,6 +32,7 @@ from .learning.model import Model as Model
 from .learning.model import regression_model as regression_model
 from .learning.objectives import ROPD as ROPD
 from .learning.objectives import VI as VI
+from .learning.objectives import AbstractObjective as AbstractObjective
 from .learning.objectives import MaximumLikelihood as MaximumLikelihood
 from .learning.objectives import SampledVI as SampledVI
 from .moments.gaussian import Gaussian as Gaussian

@@ -18,6 +18,7 @@ from varprop.estimators.inputs import check_exposure, check_inputs
 from varprop.estimators.methods import PredictiveMethods
 from varprop.learning.likelihoods import AbstractLikelihood
 from varprop.predictive.contract import AbstractNumeric
+from varprop.training.schedule import Outcome
 
 R = TypeVar("R", bound="AbstractEstimator")
 
@@ -31,6 +32,7 @@ class AbstractEstimator(BaseEstimator):
     n_seen_: int | None  # different training rows
     domain_: Domain | None
     fingerprints_: Fingerprints | None
+    outcome_: str
     _y_ndim: int
 
     @property
@@ -99,6 +101,33 @@ class AbstractEstimator(BaseEstimator):
         """Return the columns that targets, and what is known of them besides, are trained on as."""
         given, y = self._kind.given, np.asarray(y, np.float64)
         return given.columns(y.reshape(len(y), -1), check_exposure(exposure, len(y), given))
+
+    # ---- notebooks --------------------------------------------------------------------------
+
+    @abstractmethod
+    def _came_of_it(self) -> dict[str, dict[str, float | str]]:
+        """Return a table of what came of the fit: columns by row."""
+
+    def _fit_html(self) -> str:
+        """Return how the fit ended, and its scores; nothing before it."""
+        from varprop.report.notebook import fit_html
+
+        if not hasattr(self, "outcome_"):
+            return ""
+        rows = "" if self.n_seen_ is None else f" on {self.n_seen_:,} different rows"
+        ended = Outcome(self.outcome_).sentence
+        return fit_html(f"Fitted{rows}: {ended}.", self._came_of_it())
+
+    def _repr_html_inner(self) -> str:
+        """Return scikit-learn's own page, and what came of the fit."""
+        return str(super()._repr_html_inner()) + self._fit_html()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """Return what a notebook shows: scikit-learn's own, and what came of the fit."""
+        shown: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in shown:
+            shown["text/html"] += self._fit_html()
+        return shown
 
     # ---- files ------------------------------------------------------------------------------
 

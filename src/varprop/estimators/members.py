@@ -42,7 +42,13 @@ from varprop.training.schedule import Outcome
 #: Rows, drawn at random, that likelihoods and constant models start from.
 START_ROWS = 50_000
 # From good to bad, so that an ensemble can be given the worst of its members' outcomes.
-_RANK = (Outcome.CONVERGED, Outcome.MAX_STEPS, Outcome.TIME_LIMIT, Outcome.INTERRUPTED)
+_RANK = (
+    Outcome.CONVERGED,
+    Outcome.COMPLETED,
+    Outcome.MAX_STEPS,
+    Outcome.TIME_LIMIT,
+    Outcome.INTERRUPTED,
+)
 
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome:

@@ -32,6 +32,7 @@ from varprop.learning.objectives import AbstractObjective
 from varprop.nn.registry import chosen
 from varprop.predictive.blend import mixture
 from varprop.predictive.contract import AbstractPredictive
+from varprop.training.recipe import Recipe
 from varprop.training.result import propagate
 
 
@@ -45,6 +46,8 @@ class AbstractNetwork(AbstractEstimator):
     dtype: str
     n_members: int
     objective: Any
+    kl_weight: float | None
+    recipe: Recipe | None
     warm_start: bool
     _epochs: Epochs | None
     _held: Judged | None
@@ -174,6 +177,14 @@ class AbstractNetwork(AbstractEstimator):
             check_goes_on(members, options, self.n_features_in_)
         return Task(options, data, statistics, self.scaling_, training=training)
 
+    def _came_of_it(self) -> dict[str, dict[str, float | str]]:
+        """Return the loss, how long training took, and how far rows set aside trust the network."""
+        found: dict[str, float | str] = {"training loss per row": self.loss_}
+        found["epochs"] = f"{self.n_iter_:,}"
+        if self.trust_ is not None:
+            found["weight of the network beside a constant"] = f"{self.trust_:.1%}"
+        return {name: {"": value} for name, value in found.items()}
+
     # ---- prediction -------------------------------------------------------------------------
 
     def _predict_mixed(self, X: np.ndarray, x_var: np.ndarray | None) -> Any:
@@ -206,4 +217,9 @@ class AbstractNetwork(AbstractEstimator):
 
     @property
     def _identifies_noise(self) -> bool:
-        return chosen(AbstractObjective, self.objective, "objective").identifies_noise
+        """Whether doubt is told from noise: of a KL divergence that counts for less it is not."""
+        recipe, weight = self.recipe, self.kl_weight
+        if weight is None:
+            weight = 1.0 if recipe is None else recipe.kl_weight
+        told = chosen(AbstractObjective, self.objective, "objective").identifies_noise
+        return told and weight >= 1

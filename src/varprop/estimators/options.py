@@ -142,11 +142,16 @@ def make_recipe(options: Mapping[str, Any], n_rows: int) -> Recipe:
         max_steps = options["max_iter"] * per_epoch
     share = min(1.0, max_steps / base.max_steps)
     warmup, stop = options["kl_warmup"], base.stop
+    own = ("max_iter", "n_iter_no_change", "tol")
+    if stop is None and any(options[name] is not None for name in own):
+        stop = StopRule()  # a plan that was changed is none: has the loss converged?
     if options["n_iter_no_change"] is not None:
+        assert stop is not None
         patience = min(stop.patience, options["n_iter_no_change"])
         window = round(options["n_iter_no_change"] / patience) * per_epoch
         stop = dataclasses.replace(stop, patience=patience, window=window)
     if options["tol"] is not None:
+        assert stop is not None
         stop = dataclasses.replace(stop, tol=float(options["tol"]))
     rate, kl_weight = options["learning_rate_init"], options["kl_weight"]
     return base.replace(

@@ -13,15 +13,21 @@ from varprop.estimators.network import AbstractNetwork
 from varprop.estimators.regressor import FAWNRegressor
 from varprop.estimators.stacking import AbstractStack
 from varprop.predictive.contract import AbstractNumeric
+from varprop.training.recipe import Recipe
 
 # Networks of each effort, among those that `default_networks` makes.
 _CHOSEN = {
     "quick": ("vi",),
-    "normal": ("ropd", "vi", "skewed", "deep"),
-    "thorough": ("ropd", "vi", "skewed", "deep", "deep vi", "tails"),
+    "normal": ("vi", "skewed", "cold", "deep", "ropd"),
+    "thorough": ("vi", "skewed", "cold", "deep", "ropd", "deep vi", "tails"),
 }
-# Rows below which a second hidden layer is left out, unless the effort is "thorough".
-_FOR_DEPTH = 700
+# Rows below which networks by ROPD are left out, unless the effort is "thorough": where there are
+# few, those by VI predict as well, or better; with one hidden layer and a long plan ROPD is ahead
+# where there is next to no noise, and rows enough to see it.
+_FOR_ROPD = {"deep": 700, "ropd": 5_000}
+_LONG = Recipe(stop=None)
+# Factor of the KL divergence of what is to fit closely; too sure by itself, good beside others.
+_COLD = 0.3
 
 
 def default_networks(
@@ -29,12 +35,14 @@ def default_networks(
 ) -> list[tuple[str, FAWNRegressor]]:
     """Return the networks of the default stack, with some options of theirs changed.
 
-    "ropd" is trained by ROPD, with noise of one size; "vi" by variational inference, with noise
-    that depends on the input and a prior for each input; "skewed" as that, but with noise of one
-    size behind a learned transform of the target, and only where targets are skewed: a stack leaves
-    it out if no transform makes them more Gaussian; "deep" by ROPD with two hidden layers, noise
-    that depends on the input and a prior for each input, from 700 rows on. With `effort` "quick"
-    there is only "vi"; with "thorough" there are two more, "deep vi", as "vi" with two hidden
+    "vi" is trained by variational inference, with noise that depends on the input and a prior for
+    each input; "skewed" as that, but with noise of one size behind a learned transform of the
+    target, and only where targets are skewed: a stack leaves it out if no transform makes them more
+    Gaussian; "cold" is as "vi" with two hidden layers and 0.3 times the KL divergence, so that it
+    fits closely; "deep" is trained by ROPD, with two hidden layers, noise that depends on the input
+    and a prior for each input, from 700 rows on; "ropd" has one hidden layer and noise of one size,
+    and is trained for long, from 5,000 rows on. With `effort` "quick" there is only "vi"; with
+    "thorough" there are all of these for any number of rows, and "deep vi", as "vi" with two hidden
     layers, and "tails", with Student's t noise. A `likelihood` other than "gaussian" is that of all
     networks, of which there are fewer then, and weights other than Gaussian ones or the covariance
     of outputs leave out those that cannot have them.
@@ -52,28 +60,30 @@ def default_networks(
     Examples
     --------
     >>> [name for name, _ in default_networks(hidden_layer_sizes=(20,))]
-    ['ropd', 'vi', 'skewed', 'deep']
+    ['vi', 'skewed', 'cold', 'deep', 'ropd']
     >>> [name for name, _ in default_networks(n_rows=300)]
-    ['ropd', 'vi', 'skewed']
+    ['vi', 'skewed', 'cold']
     >>> [name for name, _ in default_networks(effort="quick", likelihood="poisson")]
     ['vi']
     """
     if effort not in _CHOSEN:
         raise ValueError(f"effort must be one of {', '.join(_CHOSEN)}, but is {effort!r}.")
     numbers = options.get("likelihood", "gaussian") == "gaussian"
-    relevance = options.get("weights", "gaussian") == "gaussian"
-    vi: dict[str, Any] = {"objective": "vi"} | ({"prior": "ard"} if relevance else {})
+    relevance = {"prior": "ard"} if options.get("weights", "gaussian") == "gaussian" else {}
+    vi: dict[str, Any] = {"objective": "vi"} | relevance
     of_input = {"likelihood": "heteroscedastic"} if numbers else {}
     width = np.atleast_1d(options.get("hidden_layer_sizes", (50,))).tolist()[:1]
     deep: dict[str, Any] = of_input | {"hidden_layer_sizes": (*width, *width)}
+    weight = 1.0 if options.get("kl_weight") is None else options["kl_weight"]
     found = {
-        "ropd": {},
         "vi": vi | of_input,
-        "deep": deep | ({"prior": "ard"} if relevance else {}),
+        "cold": deep | vi | {"kl_weight": _COLD * weight},
+        "deep": deep | relevance,
         "deep vi": deep | vi,
+        "ropd": {} if options.get("recipe") is not None else {"recipe": _LONG},
     }
-    if effort == "normal" and n_rows is not None and n_rows < _FOR_DEPTH:
-        del found["deep"]
+    if effort == "normal" and n_rows is not None:
+        found = {name: own for name, own in found.items() if n_rows >= _FOR_ROPD.get(name, 0)}
     if numbers and relevance and not options.get("output_covariance"):
         found |= {
             "skewed": vi | {"likelihood": "yeo-johnson"},
@@ -107,10 +117,9 @@ class StackedRegressor(AbstractStack, AbstractRegressor):
         whose likelihood the targets do not ask for (`AbstractLikelihood.worth_trying`: a transform
         of targets that are not skewed) is left out.
         Their `random_state`, `validation`, `verbose` and `n_jobs` are not looked at, and a
-        `recipe` of None is shorter than usual for up to 5,000 rows.
+        `recipe` of None is a short plan.
     effort : {"quick", "normal", "thorough"}, default="normal"
-        How long networks without a recipe of their own are trained, and, unless `estimators` are
-        given, which they are: see `default_networks`.
+        Which networks there are, unless `estimators` says: see `default_networks`.
     random_state : int, RandomState or None, default=None
         Source of the folds, the starts and the order of rows.
     verbose : bool, default=False
@@ -149,7 +158,7 @@ class StackedRegressor(AbstractStack, AbstractRegressor):
     ...     warnings.simplefilter("ignore")  # so short a training has not converged
     ...     model = StackedRegressor(networks, random_state=0).fit(X, y)
     >>> list(model.weights_), model.predict_interval(X[:2]).lower.shape
-    (['ropd', 'vi', 'linear', 'constant'], (2,))
+    (['vi', 'cold', 'linear', 'constant'], (2,))
     """
 
     estimators_: list[tuple[str, FAWNRegressor]]

@@ -82,10 +82,9 @@ class StackedClassifier(ClassMethods, AbstractStack):
     estimators : list of (str, FAWNClassifier), default=None
         Networks by name; `default_class_networks()` unless given. Their `random_state`,
         `validation`, `verbose` and `n_jobs` are not looked at; a `class_weight` is refused (give
-        `fit` sample weights), and a `recipe` of None is shorter than usual for up to 5,000 rows.
+        `fit` sample weights), and a `recipe` of None is a short plan.
     effort : {"quick", "normal", "thorough"}, default="normal"
-        How long networks without a recipe of their own are trained, and, unless `estimators` are
-        given, which they are: see `default_class_networks`.
+        Which networks there are, unless `estimators` says: see `default_class_networks`.
     random_state, verbose, n_jobs
         As in `StackedRegressor`.
 

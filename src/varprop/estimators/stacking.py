@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
@@ -42,7 +41,7 @@ from varprop.learning.likelihoods import (
 from varprop.learning.likelihoods.given import NUMBERS
 from varprop.predictive.blend import mixture
 from varprop.predictive.simple import CONSTANT, LINEAR, LinearModel
-from varprop.training.recipe import Recipe, StopRule
+from varprop.training.recipe import Recipe
 from varprop.training.schedule import Outcome
 
 # Training rows, drawn at random, of the linear model; and features beyond which its covariance
@@ -58,46 +57,27 @@ _NOTHING, _SOMETHING = 0.9, 0.01
 _SAME_WEIGHT = 1.5
 #: How much a stack is to try, from least to most.
 EFFORTS = ("quick", "normal", "thorough")
-# How a network of a stack is trained: shorter than one on its own, since six of each are averaged,
-# and what is not fitted well has little weight. Of many rows there is more to fit (Naval's networks
-# were 0.2 nats behind after as few steps): they are trained as one on its own is. In a hurry the
-# rate is three times as high, and the KL still rises while it falls: of forty short recipes the one
-# that predicted rows set aside best (docs/training.md).
-_RECIPE = Recipe(
-    kl_warmup=6_000, cooldown=5_000, max_steps=24_000, stop=StopRule(window=500, patience=6)
-)
-_QUICK = Recipe(learning_rate=3e-2, kl_warmup=6_000, cooldown=3_000, max_steps=8_000)
-# With several hidden layers a step costs several times as much: of fewer and smaller ones the rows
-# set aside are predicted as well.
-_DEEP = Recipe(
-    kl_warmup=4_000,
-    cooldown=3_000,
-    max_steps=10_000,
-    batch_size=64,
-    stop=StopRule(window=500, tol=2e-3, patience=2),
-)
+# How a network of a stack is trained: by short plans, which predict rows set aside as well as three
+# times as many steps do, since six of each are averaged, and what is not fitted well has little
+# weight (docs/never-over-sure.md). With one hidden layer the rate is high, and the KL still rises
+# while it falls; with more of them a step costs several times as much, and there are smaller ones.
+_PLAN = Recipe(learning_rate=3e-2, kl_warmup=6_000, cooldown=3_000, max_steps=8_000, stop=None)
+_DEEP = Recipe(kl_warmup=4_000, cooldown=3_000, max_steps=10_000, batch_size=64, stop=None)
 _DEEP_OF_MANY = _DEEP.replace(batch_size=128, max_steps=16_000)
 _MANY_ROWS = 5_000
-_HURRIED = ConvergenceWarning(
-    "Quick training ended before the loss had converged: effort='normal' trains longer."
-)
 
 
-def recipe_of(effort: str, n_rows: int, *, deep: bool = False) -> Recipe:
+def recipe_of(n_rows: int, *, deep: bool = False) -> Recipe:
     """Return how networks without a recipe of their own are trained in a stack.
 
     Examples
     --------
-    >>> [recipe_of(effort, 100).max_steps for effort in EFFORTS]
-    [8000, 24000, 24000]
-    >>> recipe_of("normal", 100, deep=True).max_steps
-    10000
+    >>> [recipe_of(100, deep=deep).max_steps for deep in (False, True)]
+    [8000, 10000]
     """
-    if effort == "quick":
-        return _QUICK
     if deep:
         return _DEEP if n_rows <= _MANY_ROWS else _DEEP_OF_MANY
-    return _RECIPE if n_rows <= _MANY_ROWS else Recipe()
+    return _PLAN
 
 
 def _counted_once(named: list[tuple[str, Any]], weight: float) -> list[tuple[str, Any]]:
@@ -186,7 +166,7 @@ class AbstractStack(AbstractEstimator):
             network._validate_params()
             if network.recipe is None:
                 deep = len(layer_sizes(network.hidden_layer_sizes)) > 1
-                network.recipe = recipe_of(self.effort, data.n_rows, deep=deep)
+                network.recipe = recipe_of(data.n_rows, deep=deep)
             options = network._options()
             kind = network._kind
             own = as_trained(data, kind)
@@ -197,8 +177,6 @@ class AbstractStack(AbstractEstimator):
                 continue
             try:
                 told = network._train(task) or told
-                if self.effort == "quick" and network.recipe is _QUICK and network.max_iter is None:
-                    told = [_HURRIED if isinstance(r, ConvergenceWarning) else r for r in told]
             except TrainingError as error:
                 self._warn(f"the network {name!r} is left out: {error}")
                 continue
@@ -325,6 +303,15 @@ class AbstractStack(AbstractEstimator):
             main = networks[max(networks, key=self.weights_.__getitem__)]
             self.n_iter_, self.n_steps_ = main.n_iter_, main.n_steps_
             self.loss_curve_ = main.loss_curve_
+
+    def _came_of_it(self) -> dict[str, dict[str, float | str]]:
+        """Return every model's weight, and how it predicts rows it has not seen."""
+        weights = {"stack": 1.0} | self.weights_
+        known = self.out_of_fold_nll_
+        return {
+            name: {"weight": f"{weight:.1%}", "out-of-fold NLL": known.get(name, np.nan)}
+            for name, weight in weights.items()
+        }
 
     # ---- prediction -------------------------------------------------------------------------
 

@@ -63,7 +63,8 @@ def describe_regressor(model: Network, prefix: str) -> tuple[dict[str, Any], dic
     for name, value in model.get_params(deep=False).items():
         if isinstance(value, Recipe):
             recipe = dataclasses.asdict(value)
-            stop = {part: describe(v, part).tree for part, v in recipe.pop("stop").items()}
+            stop = recipe.pop("stop")
+            stop = stop and {part: describe(v, part).tree for part, v in stop.items()}
             recipe = {part: describe(v, part).tree for part, v in recipe.items()}
             params[name] = {"recipe": recipe | {"stop": stop}}
         elif name == "hidden_layer_sizes" and isinstance(value, np.ndarray):

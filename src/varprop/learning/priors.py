@@ -37,6 +37,18 @@ from varprop.nn.weights import (
     PointWeights,
 )
 
+__all__ = [
+    "AbstractPrior",
+    "AutomaticRelevance",
+    "FixedBernoulli",
+    "FixedGaussian",
+    "LearnedBernoulli",
+    "LearnedGaussian",
+    "LearnedGaussianPerLayer",
+    "default_prior",
+    "weights_by_layer",
+]
+
 
 def weights_by_layer(network: PyTree) -> list[list[AbstractWeights]]:
     """Return the distributions over weights in a network, grouped by the layer that holds them.

@@ -16,8 +16,6 @@ from varprop.nn.integrators import SiLU as SiLU
 from varprop.nn.integrators import Softplus as Softplus
 from varprop.nn.integrators import Table as Table
 from varprop.nn.integrators import Unscented as Unscented
-from varprop.nn.layers import Affine as Affine
-from varprop.nn.layers import Chain as Chain
 from varprop.nn.layers import Dense as Dense
 from varprop.nn.layers import JointDense as JointDense
 from varprop.nn.layers import Sequential as Sequential
@@ -30,6 +28,8 @@ from varprop.nn.noise import Dropout as Dropout
 from varprop.nn.noise import GaussianWeightNoise as GaussianWeightNoise
 from varprop.nn.noise import MultiplicativeNoise as MultiplicativeNoise
 from varprop.nn.parameters import constant as constant
+from varprop.nn.plain import Affine as Affine
+from varprop.nn.plain import Chain as Chain
 from varprop.nn.variables import AbstractVariable as AbstractVariable
 from varprop.nn.variables import Bernoulli as Bernoulli
 from varprop.nn.variables import Normal as Normal
@@ -38,3 +38,44 @@ from varprop.nn.weights import AbstractWeights as AbstractWeights
 from varprop.nn.weights import BernoulliWeights as BernoulliWeights
 from varprop.nn.weights import GaussianWeights as GaussianWeights
 from varprop.nn.weights import PointWeights as PointWeights
+
+__all__ = [
+    "GELU",
+    "AbstractActivation",
+    "AbstractLayer",
+    "AbstractNoise",
+    "AbstractVariable",
+    "AbstractWeights",
+    "AdditiveNoise",
+    "Affine",
+    "Bernoulli",
+    "BernoulliWeights",
+    "Chain",
+    "Corruption",
+    "Dense",
+    "DropConnect",
+    "Dropout",
+    "Erf",
+    "GaussHermite",
+    "GaussianWeightNoise",
+    "GaussianWeights",
+    "Heaviside",
+    "Identity",
+    "JointDense",
+    "LeakyReLU",
+    "MonteCarlo",
+    "MultiplicativeNoise",
+    "Normal",
+    "PointWeights",
+    "ReLU",
+    "Sequential",
+    "SiLU",
+    "Sigmoid",
+    "Softplus",
+    "Table",
+    "Tanh",
+    "Uniform",
+    "Unscented",
+    "constant",
+    "mlp",
+]

@@ -16,37 +16,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from varprop.moments.covariance import DiagonalPlusLowRank
 from varprop.moments.gaussian import Gaussian, JointGaussian, add_variances, as_gaussian
 from varprop.nn.activations import AbstractActivation, ReLU
-from varprop.nn.contract import AbstractLayer, Adjoint, Linearized, PlainLayer
+from varprop.nn.contract import AbstractLayer, Adjoint, Linearized
 from varprop.nn.noise import AbstractNoise
+from varprop.nn.plain import Affine, Chain
 from varprop.nn.propagation import FEW_OUTPUTS, by_pairs, checked_propagation, pushed_through
 from varprop.nn.registry import register
 from varprop.nn.weights import AbstractWeights, GaussianWeights
 
 WeightInit = Callable[[PRNGKeyArray, tuple[int, ...]], AbstractWeights]
-
-
-class Affine(eqx.Module):
-    """The plain deterministic layer weight @ x + bias: one draw of a `Dense` layer."""
-
-    weight: Float[Array, "m n"]
-    bias: Float[Array, " m"] | None
-
-    def __call__(self, x: Float[Array, "*batch n"]) -> Float[Array, "*batch m"]:
-        """Map rows of shape (..., n) to (..., m)."""
-        y = x @ self.weight.T
-        return y if self.bias is None else y + self.bias
-
-
-class Chain(eqx.Module):
-    """Plain functions applied one after the other: one draw of a `Sequential` network."""
-
-    layers: tuple[PlainLayer, ...]
-
-    def __call__(self, x: Float[Array, "*batch n"]) -> Float[Array, "*batch m"]:
-        """Apply the functions in order."""
-        for layer in self.layers:
-            x = layer(x)
-        return x
 
 
 def linear_moments(

@@ -229,10 +229,9 @@ def by_pairs(
         s of shape (n, rows) and g of shape (n, k, rows or 1).
     """
     k = len(mean)
-    cov = sum(
-        _summed(s, (g[:, :, None] * g[:, None]).reshape(len(g), k * k, g.shape[-1]))
-        for s, g in sources
-    )
+    cov = jnp.zeros((k * k, mean.shape[-1]), mean.dtype)
+    for s, g in sources:
+        cov = cov + _summed(s, (g[:, :, None] * g[:, None]).reshape(len(g), k * k, g.shape[-1]))
     if own is not None:  # by a product too: gathered entries are put back one by one
         place = np.eye(k).repeat(k, axis=0) * np.tile(np.eye(k), (k, 1))
         cov = cov + jnp.asarray(place, own.dtype) @ own

@@ -5,13 +5,15 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
+        "class_diagnostics",
         "class_metrics",
         "conformal",
+        "count_diagnostics",
         "diagnostics",
         "importance",
         "metrics",
-        "scorecard",
         "scoring",
+        "survival",
     ],
     submod_attrs={
         "blend": ["Blend", "mixture"],

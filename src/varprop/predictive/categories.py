@@ -10,6 +10,7 @@ import numpy as np
 
 from varprop.predictive import mixtures
 from varprop.predictive.checks import RandomState, as_float, as_weights, drawing
+from varprop.predictive.columns import ENTROPY, ENTROPY_PARTS, as_frame, probability_names
 from varprop.predictive.contract import AbstractPredictive
 from varprop.predictive.mixtures import Array, ArrayLike
 
@@ -218,6 +219,40 @@ class Categories(AbstractPredictive):
         at = draw.uniform(size=(self.n_rows, n_samples))
         steps = np.cumsum(self.proba, axis=1)[:, :-1]  # the last is 1 up to rounding
         return self.classes[(at[:, :, None] >= steps[:, None, :]).sum(axis=2)]
+
+    def to_frame(self, library: str = "pandas") -> Any:
+        """Return the predictions as a data frame: the columns that `varprop predict` writes.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars"}, default="pandas"
+            Of the frame; it must be installed.
+
+        Returns
+        -------
+        DataFrame
+            ``predicted``, the most probable class; ``p_`` and a class for each of them;
+            ``entropy`` in nats and, if any of it is the model's doubt, its parts.
+
+        Examples
+        --------
+        >>> print(Categories([[0.25, 0.75]], classes=["no", "yes"]).to_frame().round(3))
+          predicted  p_no  p_yes  entropy
+        0       yes  0.25   0.75    0.562
+        """
+        names = [*probability_names(self.classes), ENTROPY]
+        values = [*self.proba.T, self.entropy()]
+        if self.epistemic.any():
+            names += ENTROPY_PARTS
+            values += [self.epistemic, self.aleatoric]
+        columns = {"predicted": self.mode} | dict(zip(names, values, strict=True))
+        return as_frame(columns, library)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the first rows, and a strip for each."""
+        from varprop.report.notebook import prediction_html
+
+        return prediction_html(self)
 
     def __repr__(self) -> str:
         """Return sizes, not numbers."""

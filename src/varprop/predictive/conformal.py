@@ -23,6 +23,8 @@ from varprop.predictive.checks import as_targets, check_finite, check_share
 from varprop.predictive.contract import AbstractNumeric
 from varprop.predictive.scoring import predict_dist
 
+__all__ = ["Conformal"]
+
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Conformal:

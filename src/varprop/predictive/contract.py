@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from varprop.predictive import mixtures
-from varprop.predictive.checks import RandomState, check_share
+from varprop.predictive.checks import RandomState, as_alpha, check_share
 from varprop.predictive.mixtures import Array, ArrayLike
 
 P = TypeVar("P", bound="AbstractPredictive")
@@ -209,6 +209,69 @@ class AbstractNumeric(AbstractPredictive):
     @abstractmethod
     def sample(self, n_samples: int = 1, random_state: RandomState = None) -> Array:
         """Draw independent rows: array of shape ``(*public, n_samples)``."""
+
+    def to_frame(
+        self,
+        library: str = "pandas",
+        *,
+        interval: float = 0.9,
+        quantiles: Sequence[float] = (),
+        targets: Sequence[str] | None = None,
+    ) -> Any:
+        """Return the predictions as a data frame: the columns that `varprop predict` writes.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars"}, default="pandas"
+            Of the frame; it must be installed.
+        interval : float, default=0.9
+            Probability between ``lower`` and ``upper``.
+        quantiles : sequence of float, default=()
+            Probabilities of further columns.
+        targets : sequence of str, default=None
+            Names of several targets, which begin those of their columns: "y0", "y1" and so on
+            unless given.
+
+        Returns
+        -------
+        DataFrame
+            ``mean``, ``std``, ``model_std`` and ``noise_std`` where these are told apart, and
+            ``lower`` and ``upper`` of every target.
+
+        Examples
+        --------
+        >>> from varprop.predictive import Predictive
+        >>> p = Predictive.gaussian([1.0, 2.0], [0.0, 0.0], 4.0)
+        >>> print(p.unsplit().to_frame().round(2))
+           mean  std  lower  upper
+        0   1.0  2.0  -2.29   4.29
+        1   2.0  2.0  -1.29   5.29
+        """
+        # Imported late: it is written in terms of this class.
+        from varprop.predictive.columns import as_frame, is_joint, number_names, number_values
+
+        check_share(interval, "interval")
+        quantiles = np.atleast_1d(as_alpha(quantiles)).tolist() if len(quantiles) else []
+        named = [f"y{i}" for i in range(self.n_outputs)] if targets is None else list(targets)
+        if len(named) != self.n_outputs:
+            raise ValueError(f"there are {len(named)} targets named, but {self.n_outputs} outputs.")
+        names = number_names(
+            named,
+            quantiles,
+            identified=self.identified,
+            joint=is_joint(self),
+            counts=self.is_discrete,
+        )
+        if len(set(names)) < len(names):
+            raise ValueError(f"two columns would have one name, among {', '.join(names)}.")
+        values = number_values(self, quantiles, interval=interval)
+        return as_frame(dict(zip(names, values.T, strict=True)), library)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the first rows, and a strip for each."""
+        from varprop.report.notebook import prediction_html
+
+        return prediction_html(self)
 
     # ---- shapes -----------------------------------------------------------------------------
 

@@ -20,6 +20,8 @@ from sklearn.utils import check_random_state
 from varprop.brief import brief
 from varprop.predictive.scoring import predict_dist
 
+__all__ = ["Importance", "feature_importance"]
+
 
 class Importance(NamedTuple):
     """Total-effect indices, each of shape (n_features,) or (n_features, n_outputs).

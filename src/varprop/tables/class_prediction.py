@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from varprop.predictive.columns import ENTROPY, ENTROPY_PARTS, probability_names
 from varprop.tables.keys import Keys
 from varprop.tables.model import TableModel
 from varprop.tables.outside import outside_words
 from varprop.tables.rows import TableRows
-
-#: Entropies in nats: all of it, what is the model's doubt, and what would remain without that.
-ENTROPY, PARTS = "entropy", ("model_entropy", "noise_entropy")
-
-
-def probability_names(classes: Sequence[str]) -> list[str]:
-    """Return the names of the columns of probabilities.
-
-    Examples
-    --------
-    >>> probability_names(["no", "yes"])
-    ['p_no', 'p_yes']
-    """
-    return [f"p_{name}" for name in classes]
 
 
 def predict_classes(model: TableModel, rows: TableRows) -> Iterator[pa.RecordBatch]:
@@ -39,7 +26,7 @@ def predict_classes(model: TableModel, rows: TableRows) -> Iterator[pa.RecordBat
     """
     source, classes = rows.table, model.preprocessing.outcome.classes
     keys = Keys.of(model.preprocessing, source)
-    parts = PARTS if model.tells_apart else ()
+    parts = ENTROPY_PARTS if model.tells_apart else ()
     names = ["predicted", *probability_names(classes), ENTROPY, *parts]
     schema = keys.schema(names, text=["predicted"])
     for block in rows.encoded():

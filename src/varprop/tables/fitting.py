@@ -331,7 +331,7 @@ def networks(
     Examples
     --------
     >>> [name for name, _ in networks("stack", {})], networks("linear", {})
-    (['ropd', 'vi', 'skewed', 'deep'], [])
+    (['vi', 'skewed', 'cold', 'deep', 'ropd'], [])
     >>> [[name for name, _ in networks(model, {}, classes=True)] for model in MODELS]
     [['network', 'cold', 'linear'], ['network', 'linear'], ['linear']]
     """

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from varprop.atomic import replacing
 from varprop.errors import printable
+from varprop.predictive.columns import is_joint, number_names, number_values
 from varprop.tables.cells import to_text
 from varprop.tables.keys import Keys
 from varprop.tables.kinds import kind_of
@@ -98,7 +99,6 @@ def predict_table(
     targets, source = model.preprocessing.targets, rows.table
     keys = Keys.of(model.preprocessing, source)
     counts = model.preprocessing.outcome.kind == "counts"
-    levels = [(1 - interval) / 2, (1 + interval) / 2, *quantiles]
     blocks, waiting, found, identified, joint = rows.encoded(), [], None, False, False
     for block in blocks:  # the first prediction says whether it has parts, and a covariance
         waiting.append(block)
@@ -106,15 +106,11 @@ def predict_table(
             found = model.predict_parts(block.only_complete(), source.where)
             first = next(found)
             found, identified = itertools.chain([first], found), first[1].identified
-            joint = getattr(first[1], "is_joint", False)
+            joint = is_joint(first[1])
             break
-    parts = ["model_std", "noise_std"] if identified else []
-    names = ["mean", "std", *parts, "lower", "upper", *(f"q{alpha:g}" for alpha in quantiles)]
-    names += ["p_zero"] * counts + [f"survival_{time:g}" for time in survival]
-    if len(targets) > 1:
-        names = [f"{target}_{name}" for target in targets for name in names]
-    pairs = list(itertools.combinations(range(len(targets)), 2)) if joint else []
-    names += [f"cov_{targets[i]}_{targets[j]}" for i, j in pairs]
+    names = number_names(
+        targets, quantiles, survival, identified=identified, joint=joint, counts=counts
+    )
     schema = keys.schema(names)
     for block in itertools.chain(waiting, blocks):
         complete = block.complete
@@ -128,23 +124,9 @@ def predict_table(
             words[complete] = outside_words(model.regressor, model.preprocessing, whole)
             rows.saw_outside(block.numbers, words)
             for index, prediction in predictions:
-                columns = [prediction.mean, prediction.std]
-                if parts:
-                    columns += [prediction.model_std, prediction.noise_std]
-                columns += list(np.moveaxis(prediction.quantile(levels), -1, 0))
-                if factor is not None:
-                    reach = prediction.std * (factor if prediction.mean.ndim == 2 else factor[0])
-                    at = 2 + len(parts)
-                    columns[at : at + 2] = prediction.mean - reach, prediction.mean + reach
-                if counts:
-                    columns.append(prediction.cdf(0.0))
-                columns += [1.0 - prediction.cdf(time) for time in survival]
-                stacked = np.stack([c.reshape(-1, len(targets)) for c in columns], axis=2)
-                flat = stacked.reshape(len(stacked), -1)
-                if pairs:
-                    first_of, second_of = np.transpose(pairs)
-                    flat = np.hstack([flat, prediction.output_cov[:, first_of, second_of]])
-                values[np.flatnonzero(complete)[index]] = flat
+                values[np.flatnonzero(complete)[index]] = number_values(
+                    prediction, quantiles, survival, interval=interval, factor=factor
+                )
         arrays = keys.arrays(block)
         # NaN only stands for "no prediction": those of rows are finite.
         hidden = None if complete.all() else ~complete

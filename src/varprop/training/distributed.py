@@ -19,6 +19,8 @@ import jax
 
 from varprop import __version__
 
+__all__ = ["DistributedError", "initialize"]
+
 _CONNECT_AGAIN_SECONDS = 0.2
 _HELLO_BYTES = 4096
 

@@ -89,7 +89,8 @@ class Recipe:
         Whether the noise of targets that repeat (whole numbers, say) is kept above a tenth of the
         step between them; see `varprop.data.Statistics`. It is an estimator that knows the targets.
     stop
-        When the loss counts as converged.
+        When the loss counts as converged; None for a plan of fixed length, which ends as it is
+        planned, whether or not the loss has: for networks that other rows judge.
 
     Examples
     --------
@@ -105,7 +106,7 @@ class Recipe:
     batch_size: int | None = 128
     alternate: bool = True
     noise_floor: bool = True
-    stop: StopRule = dataclasses.field(default_factory=StopRule)
+    stop: StopRule | None = dataclasses.field(default_factory=StopRule)
 
     def __post_init__(self):
         for name in ("learning_rate", "kl_weight"):
@@ -142,7 +143,8 @@ class Recipe:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Recipe:
         """Return the recipe that `dataclasses.asdict` made numbers of."""
-        return cls(**{**values, "stop": StopRule(**values["stop"])})
+        stop = values["stop"]
+        return cls(**{**values, "stop": None if stop is None else StopRule(**stop)})
 
     def replace(self, **changes: Any) -> Recipe:
         """Return a copy with some fields changed."""

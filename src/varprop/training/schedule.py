@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from varprop.training.recipe import Recipe
+from varprop.training.recipe import Recipe, StopRule
 
 #: Passes over a buffer that the compiled program makes in one call, at most.
 MAX_PASSES = 1024
@@ -34,6 +34,7 @@ class Outcome(enum.Enum):
     """
 
     CONVERGED = "converged"
+    COMPLETED = "completed"
     MAX_STEPS = "max_steps"
     NONFINITE = "nonfinite"
     INTERRUPTED = "interrupted"
@@ -44,6 +45,7 @@ class Outcome(enum.Enum):
         """What happened, in words."""
         return {
             Outcome.CONVERGED: "the training loss converged",
+            Outcome.COMPLETED: "training went as long as its plan says",
             Outcome.MAX_STEPS: "the limit of steps was reached before the loss had converged",
             Outcome.NONFINITE: "the loss or its gradient became infinite or NaN, and the last "
             "finite parameters were kept: lower the learning rate",
@@ -286,7 +288,8 @@ class Schedule:
         steps = self.plan.steps_per_epoch
         self.last = self.plan.after(0, self.recipe.max_steps)
         self._warm_epochs = -(-self.recipe.kl_warmup // steps)
-        self._window = max(1, round(self.recipe.stop.window / steps))
+        # Without a rule too, training comes back from time to time, for progress and interrupts.
+        self._window = max(1, round((self.recipe.stop or StopRule()).window / steps))
         self._cooling_start = self.plan.before(self.last, self.recipe.cooldown)
 
     @property
@@ -333,22 +336,26 @@ class Schedule:
         if not finite:
             return Outcome.NONFINITE
         epoch, cooldown = len(self.losses), self.recipe.cooldown
+        stop = self.recipe.stop
         if (
-            self.cooling is None
+            stop is not None
+            and self.cooling is None
             and self.position % self.plan.n_buffers == 0
             and epoch % self._window == 0
             # Losses with different KL weights cannot be compared.
             and epoch - self._window >= self._warm_epochs
         ):
             self.window_means.append(float(np.mean(self.losses[-self._window :])))
-            self.converged = self.recipe.stop.is_converged(self.window_means)
+            self.converged = stop.is_converged(self.window_means)
             if self.converged and not cooldown:
                 return Outcome.CONVERGED
             if self.converged:
-                stop = self.plan.after(self.position, cooldown)
-                self.cooling = (self.position, min(self.last, stop))
+                end = self.plan.after(self.position, cooldown)
+                self.cooling = (self.position, min(self.last, end))
         if self.position < (self.last if self.cooling is None else self.cooling[1]):
             return None
+        if stop is None:
+            return Outcome.COMPLETED
         return Outcome.CONVERGED if self.converged else Outcome.MAX_STEPS
 
     def history(self, outcome: Outcome) -> np.ndarray:

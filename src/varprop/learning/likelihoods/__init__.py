@@ -18,3 +18,22 @@ from varprop.learning.likelihoods.ordinal import Ordinal as Ordinal
 from varprop.learning.likelihoods.student import StudentT as StudentT
 from varprop.learning.likelihoods.transformed import LogNormal as LogNormal
 from varprop.learning.likelihoods.transformed import YeoJohnsonLikelihood as YeoJohnsonLikelihood
+
+__all__ = [
+    "AbstractClasses",
+    "AbstractLikelihood",
+    "AbstractPointwise",
+    "BernoulliLikelihood",
+    "Categorical",
+    "CensoredGaussian",
+    "CensoredLogNormal",
+    "Component",
+    "GaussianLikelihood",
+    "HeteroscedasticGaussian",
+    "LogNormal",
+    "NegativeBinomial",
+    "Ordinal",
+    "Poisson",
+    "StudentT",
+    "YeoJohnsonLikelihood",
+]

@@ -341,3 +341,24 @@ def test_a_file_describes_its_classes():
         bad = written | {"outcome": written["outcome"] | {key: value}}
         with pytest.raises(ModelFileError, match="damaged"):
             from_json(bad)
+
+
+def test_classes_are_monitored(place):
+    fit(place)
+    (place / "same.csv").write_text(trees(seed=1))
+    found = run_json("monitor", place / "m.st", place / "same.csv")
+    assert found["state"] == "green"
+    names = [check["name"] for check in found["checks"]]
+    assert names == ["height", "soil", "rows outside", "accuracy of tree", "log-loss"]
+    assert [course["name"] for course in found["courses"]][1:] == [
+        "most probable class is right",
+        "log-loss",
+    ]
+    swapped = trees(seed=1).replace(",ash", ",?").replace(",cedar", ",ash").replace(",?", ",cedar")
+    (place / "swapped.csv").write_text(swapped)
+    found = run_json("monitor", place / "m.st", place / "swapped.csv")
+    assert found["state"] == "red"
+    assert "the most probable class was right in" in found["sentence"]
+    text = run("card", place / "m.st").stdout
+    assert "a class, with the probability of each" in text
+    assert "| log-loss | accuracy |" in text

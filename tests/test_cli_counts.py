@@ -255,3 +255,29 @@ def test_a_row_too_far_off_is_named_with_its_column(tmp_path):
     said = sentence("predict", tmp_path / "m.st", new, code=3)
     assert "line 3 of new.csv is no finite number: column 'x' lies" in said
     assert said.endswith("correct it or leave the row out.")
+
+
+def test_counts_are_monitored(counts):
+    folder, _ = counts
+    rng = np.random.default_rng(1)
+    x, hours = rng.normal(size=200), rng.uniform(0.5, 3, 200)
+    for name, factor in (("same", 1), ("more", 4)):
+        calls = rng.poisson(factor * hours * np.exp(0.5 * x))
+        table = pd.DataFrame({"x": x, "hours": hours, "calls": calls})
+        table.to_csv(folder / f"{name}.csv", index=False)
+    found = run_json("monitor", folder / "m.st", folder / "same.csv")
+    assert (found["state"], found["n_targets"]) == ("green", 200)
+    found = run_json("monitor", folder / "m.st", folder / "more.csv")
+    assert found["state"] == "red"
+    assert "a count, with its whole predictive distribution" in run("card", folder / "m.st").stdout
+
+
+def test_censored_targets_are_monitored_by_their_scores(times):
+    folder, table, _ = times
+    table.assign(x=table.x + 0.001).to_csv(folder / "same.csv", index=False)
+    found = run_json("monitor", folder / "m.st", folder / "same.csv")
+    names = [check["name"] for check in found["checks"]]
+    assert (found["state"], names) == ("green", ["x", "rows outside", "NLL"])
+    table.assign(days=table.days * 30).to_csv(folder / "later.csv", index=False)
+    found = run_json("monitor", folder / "m.st", folder / "later.csv")
+    assert found["state"] == "red"

@@ -16,12 +16,14 @@ from varprop import __version__
 from varprop.atomic import clean_up
 from varprop.cli import data, shared
 from varprop.cli.bench import bench
+from varprop.cli.card import card
 from varprop.cli.compare import compare
 from varprop.cli.demo import demo
 from varprop.cli.evaluate import evaluate
 from varprop.cli.explain import explain
 from varprop.cli.export import export
 from varprop.cli.fit import fit
+from varprop.cli.monitor import monitor
 from varprop.cli.page import page
 from varprop.cli.predict import predict
 from varprop.cli.report import report
@@ -50,7 +52,21 @@ def _root(
         raise typer.Exit
 
 
-for _command in (fit, predict, evaluate, explain, export, page, compare, demo, bench, report):
+COMMANDS = (
+    fit,
+    predict,
+    evaluate,
+    explain,
+    monitor,
+    card,
+    export,
+    page,
+    compare,
+    demo,
+    bench,
+    report,
+)
+for _command in COMMANDS:
     app.command(epilog=EPILOG)(_command)
 app.add_typer(data.app, name="data")
 

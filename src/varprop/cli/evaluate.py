@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-from typing import TYPE_CHECKING, Annotated
-
-import typer
 
 from varprop.cli import opening, shared
-
-if TYPE_CHECKING:
-    from varprop.tables.columns import Preprocessing
 
 
 @shared.command
@@ -19,10 +12,7 @@ def evaluate(
     model: opening.ModelArgument,
     table: opening.TableArgument,
     report: shared.ReportOption = None,
-    target: Annotated[
-        list[str] | None,
-        typer.Option("--target", "-t", help="Columns with the targets, if named otherwise."),
-    ] = None,
+    target: opening.TargetOption = None,
     only: opening.PartOption = None,
     unseen: opening.UnseenOption = opening.Unseen.error,
     delimiter: opening.DelimiterOption = None,
@@ -40,7 +30,7 @@ def evaluate(
     dialect = opening.told(delimiter, decimal, thousands, encoding, na)
     if report is not None:
         shared.check_output(report, table, model)
-    change = functools.partial(_retarget, names=target or [])
+    change = functools.partial(opening.retarget, names=target or [])
     fitted, source = opening.open_both(model, table, dialect, change=change, targets=True)
 
     from varprop.tables import evaluate_table
@@ -71,18 +61,3 @@ def evaluate(
         shared.print_scorecard(scored.card, title, scored.verdict)
         if report is not None:
             shared.say(f"Report: {report}")
-
-
-def _retarget(pre: Preprocessing, names: list[str]) -> Preprocessing:
-    """Return what is known of the columns, with targets of other names if any are given."""
-    if not names:
-        return pre
-    if len(names) != len(pre.targets):
-        raise shared.UserError(f"the model has {len(pre.targets)} targets, not {len(names)}.")
-    used = {column.name for column in pre.inputs} | set(pre.ids)
-    taken = [name for name in names if name in used]
-    if taken:
-        sentence = f"column {taken[0]!r} is no target: the model reads it as an input."
-        raise shared.UserError(sentence)
-    dropped = tuple(name for name in pre.dropped if name not in names)
-    return dataclasses.replace(pre, targets=tuple(names), dropped=dropped)

@@ -102,6 +102,10 @@ PartOption = Annotated[
         help="Predict by one part of the model alone, such as linear; by all of it unless given.",
     ),
 ]
+TargetOption = Annotated[
+    list[str] | None,
+    typer.Option("--target", "-t", help="Columns with the targets, if named otherwise."),
+]
 
 
 def told(
@@ -191,6 +195,21 @@ def open_both(
             "the table.",
         ) from error
     return dataclasses.replace(fitted, preprocessing=known), source
+
+
+def retarget(pre: Preprocessing, names: list[str]) -> Preprocessing:
+    """Return what is known of the columns, with targets of other names if any are given."""
+    if not names:
+        return pre
+    if len(names) != len(pre.targets):
+        raise UserError(f"the model has {len(pre.targets)} targets, not {len(names)}.")
+    used = {column.name for column in pre.inputs} | set(pre.ids)
+    taken = [name for name in names if name in used]
+    if taken:
+        sentence = f"column {taken[0]!r} is no target: the model reads it as an input."
+        raise UserError(sentence)
+    dropped = tuple(name for name in pre.dropped if name not in names)
+    return dataclasses.replace(pre, targets=tuple(names), dropped=dropped)
 
 
 def check_model(path: str) -> None:

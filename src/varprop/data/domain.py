@@ -126,7 +126,7 @@ class Domain:
                 continue
             lows.append(x.min(axis=0))
             highs.append(x.max(axis=0))
-            most = min(_MOST_ROWS, max(64, _MOST_NUMBERS // x.shape[1]))
+            most = _most_rows(x.shape[1])
             # The smallest hashes: a random choice that depends on nothing but the rows.
             new, first = np.unique(row_hashes(x), return_index=True)
             picked = x[first[:most]].astype(np.float64)
@@ -155,6 +155,15 @@ class Domain:
         z = standardized(np.clip(x, self.least, self.most), self.shift, self.scale)
         return Outside(_squared(z, self.whitening) > self.limit, beyond)
 
+    @staticmethod
+    def learned_from(n_rows: int, n_columns: int) -> tuple[int, int]:
+        """Return from how many rows the limit is learned, and the rank of the largest distances.
+
+        Of so many different training rows, and at most these below the rank are above the limit.
+        """
+        n = min(n_rows, _most_rows(n_columns))
+        return n, int(_RARE * n) + 1
+
     def words(self, row: np.ndarray, names: Sequence[str]) -> str:
         """Say in words what is unusual about a row, given the columns' names; "" if nothing is.
 
@@ -176,6 +185,10 @@ class Domain:
             if len({is_, low, high}) == len(set(numbers)):
                 break
         return f"{name} is {is_}, seen {f'only {low}' if low == high else f'{low} to {high}'}"
+
+
+def _most_rows(n_columns: int) -> int:
+    return min(_MOST_ROWS, max(64, _MOST_NUMBERS // n_columns))
 
 
 def _text(number: float, digits: int) -> str:

@@ -7,6 +7,7 @@ Charts are SVG made in Python.
 from varprop.report.benchmark import write_benchmark_report
 from varprop.report.classes import write_class_report
 from varprop.report.comparison import write_comparison_report
+from varprop.report.monitor import write_monitor_report
 from varprop.report.page import write_report
 from varprop.report.survival import write_survival_report
 
@@ -14,6 +15,7 @@ __all__ = [
     "write_benchmark_report",
     "write_class_report",
     "write_comparison_report",
+    "write_monitor_report",
     "write_report",
     "write_survival_report",
 ]

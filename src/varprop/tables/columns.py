@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
+from varprop.data.sketch import Sketch
 from varprop.tables.cells import Cells, to_floats, to_text
 from varprop.tables.kinds import READ_AS, kind_of
 from varprop.tables.levels import find_levels
@@ -45,6 +46,8 @@ class NumberColumn:
         Over the training rows that have a value.
     unit
         The sign that its cells have in a text table, such as "%".
+    sketch
+        Where its values lay in training; None in files of before, and of models made in Python.
 
     Examples
     --------
@@ -58,6 +61,7 @@ class NumberColumn:
     mean: float
     var: float
     unit: str = ""
+    sketch: Sketch | None = None
 
     values = "number"
 

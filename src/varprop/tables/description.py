@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from varprop.data.sketch import Sketch
 from varprop.files.container import ModelFileError, read_model_header
 from varprop.tables.columns import CategoryColumn, NumberColumn, Preprocessing
 from varprop.tables.kinds import READ_AS
@@ -61,6 +62,7 @@ def _said(value: Any) -> dict[str, Any]:
     for field in dataclasses.fields(value):
         part = getattr(value, field.name)
         if part != field.default:
+            part = _said(part) if dataclasses.is_dataclass(part) else part
             found[field.name] = list(part) if isinstance(part, tuple) else part
     return found
 
@@ -70,7 +72,9 @@ def _tuples(entry: Any) -> dict[str, Any]:
 
 
 def from_json(content: Any) -> Preprocessing:
-    """Read what `to_json` wrote, and trust nothing of it."""
+    """Read what `to_json` wrote, and trust nothing of it; the record of a fit is left alone."""
+    if isinstance(content, dict):
+        content = {key: part for key, part in content.items() if key != "record"}
     if isinstance(content, dict) and content.get("version", VERSION) != VERSION:
         raise ModelFileError(
             "the model file describes its table in a way this version does not know: load it "
@@ -80,6 +84,8 @@ def from_json(content: Any) -> Preprocessing:
         inputs: list[Any] = []
         for entry in content["inputs"]:
             fields = _tuples(entry)
+            if "sketch" in fields:
+                fields["sketch"] = Sketch(**_tuples(fields["sketch"]))
             inputs.append(_KINDS[fields.pop("kind")](**fields))
         targets, ids, dropped = (tuple(content[role]) for role in ("targets", "ids", "dropped"))
         text = Dialect(**_tuples(content.get("text", {})))
@@ -105,6 +111,7 @@ def _is_sound(found: Preprocessing) -> bool:
             sound &= type(column.mean) is type(column.var) is float
             sound &= math.isfinite(column.mean) and 0 <= column.var < math.inf
             sound &= isinstance(column.unit, str)
+            sound &= column.sketch is None or column.sketch.is_sound
         else:
             levels, counts = column.levels, column.counts
             sound &= column.values in ("text", "boolean")

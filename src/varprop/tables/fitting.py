@@ -15,6 +15,7 @@ from varprop.tables.belonging import hold_out, how_held
 from varprop.tables.columns import count_rows, join_rows
 from varprop.tables.model import Scored, TableModel
 from varprop.tables.outcomes import Outcome
+from varprop.tables.record import Record, made_today
 from varprop.tables.rows import TableRows
 from varprop.tables.source import Source
 from varprop.tables.survey import Roles, Survey, survey
@@ -162,7 +163,38 @@ def fit_table(
         seconds += time.perf_counter() - begin
     on_notes(tuple(told))
     n_train = len(used) - int(held.sum())
+    settings = {"model": model, "effort": effort, "seed": seed, **options}
+    record = _record(table, n_train, settings, (*notes, *told))
+    if scored is not None:
+        record = _with_scores(record, fitted, scored, out_of_fold=rows is not None)
+    fitted = dataclasses.replace(fitted, record=record)
     return Fitted(fitted, scored, rows is not None, n_train, seconds, (*notes, *told))
+
+
+def _record(
+    table: Survey, n_train: int, settings: dict[str, Any], notes: tuple[str, ...]
+) -> Record:
+    """Return what is known of a fit but for its scores."""
+    date, versions = made_today()
+    roles = {name: getattr(table.roles, name) for name in ("missing", "group", "time")}
+    known = {name: value for name, value in (settings | roles).items() if value is not None}
+    return Record(date, versions, table.table.label, n_train, known, notes)
+
+
+def _with_scores(
+    record: Record, fitted: TableModel, scored: Scored, *, out_of_fold: bool
+) -> Record:
+    from varprop.predictive.promises import Promises
+
+    promises = Promises.of(scored.y, fitted.judged(scored.prediction, scored.y))
+    return dataclasses.replace(
+        record,
+        scored="out of fold" if out_of_fold else "held out",
+        n_scored=len(scored.y),
+        scores=scored.card,
+        verdict=scored.verdict,
+        past=promises.summary(),
+    )
 
 
 def _rows(table: Survey, chosen: np.ndarray) -> TableRows:

@@ -13,6 +13,7 @@ import numpy as np
 from varprop.files.container import ModelFileError
 from varprop.tables.columns import Encoded, Preprocessing
 from varprop.tables.description import from_json, from_names, to_json
+from varprop.tables.record import Record
 from varprop.tables.rows import TableRows as TableRows
 from varprop.tables.text import TableError
 from varprop.tables.unknown import COMBINATIONS, in_parts, one_part, together
@@ -76,6 +77,8 @@ class TableModel:
         Of the table it was fitted on.
     choice
         The part of the regressor that predicts, by its name; all of it unless given.
+    record
+        What is known of the fit; None in files of before, and of models made in Python.
 
     Examples
     --------
@@ -97,6 +100,7 @@ class TableModel:
     regressor: StackedRegressor
     preprocessing: Preprocessing
     choice: str | None = None
+    record: Record | None = None
 
     def predict_dist(self, rows: Encoded, where: Callable[[int], str]) -> Predictive:
         """Return the predictive distribution of encoded rows; `where` says where one stands.
@@ -222,11 +226,7 @@ class TableModel:
         assert rows.y is not None
         predictions: dict[str, Any] = dict(self.with_simple(rows, where, out_of_fold=out_of_fold))
         y, own = self.targets_of(rows), predictions[MODEL]
-        if self.preprocessing.outcome.kind == "censored":
-            from varprop.predictive.bounds import Bounded
-
-            ends = y[:, :1], y[:, 1:]
-            predictions = {name: Bounded(found, *ends) for name, found in predictions.items()}
+        predictions = {name: self.judged(found, y) for name, found in predictions.items()}
         card = scorecard(y, predictions, self.preprocessing.targets)
         said = verdict(y, predictions)
         seen = {} if rows.exposure is None else {"exposure": rows.exposure}
@@ -242,6 +242,14 @@ class TableModel:
         y = rows.y[:, 0] if rows.y.shape[1] == 1 else rows.y
         classes = np.array(self.preprocessing.outcome.classes)
         return classes[y.astype(int)] if len(classes) else y
+
+    def judged(self, prediction: Any, y: np.ndarray) -> Any:
+        """Return a prediction as scores take it: of what is censored with the bounds `y`."""
+        if self.preprocessing.outcome.kind != "censored":
+            return prediction
+        from varprop.predictive.bounds import Bounded
+
+        return Bounded(prediction, y[:, :1], y[:, 1:])
 
     def part(self, name: str | None) -> TableModel:
         """Return the model that predicts by one of its parts alone; all of it for None."""
@@ -269,7 +277,8 @@ class TableModel:
         """Write one file that holds everything, whole or not at all."""
         from varprop.files.stack import save_stack
 
-        save_stack(self.regressor, path, table=to_json(self.preprocessing))
+        record = {} if self.record is None else {"record": self.record.to_json()}
+        save_stack(self.regressor, path, table=to_json(self.preprocessing) | record)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> TableModel:
@@ -303,7 +312,8 @@ class TableModel:
             or len(preprocessing.outcome.classes) != len(getattr(regressor, "classes_", ()))
         ):
             raise ModelFileError("the description of the table does not fit the network.")
-        return cls(regressor, preprocessing)
+        record = Record.from_json(content.get("record"), len(preprocessing.targets))
+        return cls(regressor, preprocessing, record=record)
 
 
 def _is_finite(found: Any) -> np.ndarray:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from varprop.data.sketch import Sketch
 from varprop.data.statistics import Moments
 from varprop.data.together import Together
 from varprop.tables.belonging import Belonging
@@ -32,6 +33,8 @@ from varprop.tables.text import TableError
 
 # A table of more bytes is not read to say more than that a column is misspelt.
 _LARGE = 64 * 2**20
+# Rows that sketches are of, and numbers in them.
+_MOST_SKETCHED, _MOST_NUMBERS = 2**14, 2**23
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,17 +74,24 @@ class Survey:
     together: Together | None = None
 
     def learn(self, chosen: np.ndarray) -> Preprocessing:
-        """Learn means, variances and levels from some of the rows, given by a mask."""
+        """Learn means, variances, sketches and levels from some of the rows, given by a mask.
+
+        Sketches are of at most 16,384 of these rows, and of fewer with more than 512 columns.
+        """
         numbers = {name: Moments() for name, kind in self.kinds.items() if kind == "number"}
+        sketched: dict[str, list[np.ndarray]] = {name: [] for name in numbers}
+        drawn = _drawn(chosen, max(64, min(_MOST_SKETCHED, _MOST_NUMBERS // len(self.kinds))))
         levels: dict[str, Counter[Any]] = {
             name: Counter() for name, kind in self.kinds.items() if kind != "number"
         }
         first = 0
         for batch in self.table.read(list(self.kinds)):
-            part = batch.filter(pa.array(chosen[first : first + batch.num_rows]))
-            first += batch.num_rows
+            here = slice(first, first + batch.num_rows)
+            part, first = batch.filter(pa.array(chosen[here])), here.stop
+            of_sketch = drawn[here][chosen[here]]
             for name, moments in numbers.items():
                 values = to_floats(part.column(name), name, str)
+                sketched[name].append(values[of_sketch])
                 values = values[~np.isnan(values), None]
                 if len(values):
                     moments.add(values, np.ones(len(values)))
@@ -98,7 +108,8 @@ class Survey:
                     )
                 mean, std = numbers[name].result()
                 unit = self.table.readings.get(name, Reading()).unit
-                inputs.append(NumberColumn(name, float(mean[0]), float(std[0] ** 2), unit))
+                sketch = _sketch(np.concatenate(sketched.pop(name)))
+                inputs.append(NumberColumn(name, float(mean[0]), float(std[0] ** 2), unit, sketch))
                 continue
             # Missing last, the rest by name: the order must not depend on that of the rows.
             counted = merged(levels[name])
@@ -218,6 +229,24 @@ def survey(table: Source, roles: Roles, likelihood: str = "auto") -> Survey:
     )
     together = belonging[0].together(kept) if belonging else None
     return Survey(table, kept, kinds, roles, holes_left, tuple(notes), outcome, codes, together)
+
+
+def _drawn(chosen: np.ndarray, most: int) -> np.ndarray:
+    """Return a mask of at most so many of the chosen rows."""
+    rows = np.flatnonzero(chosen)
+    if len(rows) <= most:
+        return chosen
+    drawn = np.zeros(len(chosen), bool)
+    drawn[np.random.default_rng(0).choice(rows, most, replace=False)] = True
+    return drawn
+
+
+def _sketch(values: np.ndarray) -> Sketch | None:
+    """Return the sketch of values, NaN where there is none; None if there are none at all."""
+    known = ~np.isnan(values)
+    if not known.any():
+        return None
+    return Sketch.of(values[known], missing=int((~known).sum()))
 
 
 def _is_large(table: Source) -> bool:

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from varprop.predictive.mixtures import ArrayLike
 from varprop.report.charts import Figure
 from varprop.report.numerals import portion
-from varprop.report.svg import BAR_WIDTH, bar_chart, element, fitting, text_width
+from varprop.report.svg import BAR_WIDTH, HATCH, bar_chart, element, fitting, text_width
 
 #: Of each input, for the mean and for the spread: a number, or one for each target.
 Importance = Mapping[str, tuple[float | ArrayLike, float | ArrayLike]]
@@ -18,10 +18,6 @@ Importance = Mapping[str, tuple[float | ArrayLike, float | ArrayLike]]
 Shares = dict[str, tuple[float, float]]
 
 MAX_BARS = 15
-_HATCH = Markup(
-    '<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" '
-    'patternTransform="rotate(45)"><path d="M0 0V6" class="hatch"/></pattern></defs>'
-)
 _ROW, _TALL, _LEFT = 40.0, 11.0, 120.0
 
 
@@ -109,7 +105,7 @@ def _bars(shares: Shares) -> Markup:
     texts = {name: [portion(value) for value in pair] for name, pair in shares.items()}
     tail = 8 + max(text_width(text) for pair in texts.values() for text in pair)
     scale = (BAR_WIDTH - _LEFT - tail) / top if top > 0 else 0.0
-    parts = [_HATCH]
+    parts = [HATCH]
     for i, (name, pair) in enumerate(shares.items()):
         y = 6 + i * _ROW
         at = {"x": _LEFT - 8, "y": y + 19, "class_": "name", "text_anchor": "end"}

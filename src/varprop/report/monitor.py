@@ -14,7 +14,7 @@ from varprop.report import charts
 from varprop.report.charts import Figure
 from varprop.report.files import asset, write_page
 from varprop.report.numerals import number, percent, shortened
-from varprop.report.svg import BAR_WIDTH, Axis, Frame, bar_chart, element, polyline
+from varprop.report.svg import BAR_WIDTH, HATCH, Axis, Frame, bar_chart, element, polyline
 
 # Columns whose cells are drawn, and targets.
 _MOST_DRAWN, _MOST_TARGETS = 8, 6
@@ -162,7 +162,7 @@ def _cells_figure(check: Mapping[str, Any]) -> Figure:
     names, before, now = check["cells"]
     row, left, tail = 40.0, 128.0, 44.0
     scale = (BAR_WIDTH - left - tail) / max(*before, *now, 1e-9)
-    parts = [charts.HATCH]
+    parts = [HATCH]
     for i, (name, *pair) in enumerate(zip(names, before, now, strict=True)):
         y = 6 + i * row
         text = {"x": left - 8, "y": y + 19, "class_": "name", "text_anchor": "end"}

@@ -20,6 +20,11 @@ from varprop.report.numerals import (
 )
 
 Values = Sequence[float] | np.ndarray
+#: Lines that tell bars apart where there is no color.
+HATCH = Markup(
+    '<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" '
+    'patternTransform="rotate(45)"><path d="M0 0V6" class="hatch"/></pattern></defs>'
+)
 BAR_WIDTH = 380.0
 _NARROW, _WIDE = frozenset(" .,:;'|!()[]/-iIjlftr"), frozenset("mwMW@%—…∞≤×QO")
 

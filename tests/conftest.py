@@ -1,7 +1,9 @@
 """What all tests share: compiled programs, precision, promotion and the settings of Hypothesis."""
 
 import gc
+import importlib.util
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
@@ -43,6 +45,9 @@ def pytest_configure(config):
     # Not in pyproject.toml: to name a class there imports the package before its types are checked.
     for name in ("varprop.errors.FitWarning", "sklearn.exceptions.ConvergenceWarning"):
         config.addinivalue_line("filterwarnings", f"ignore::{name}")
+    if importlib.util.find_spec("optuna") is None:  # its doctest cannot even be collected then
+        path = pathlib.Path(__file__).parents[1] / "src/varprop/decisions/optuna.py"
+        config.option.ignore = [*(config.option.ignore or []), str(path)]
 
 
 @pytest.fixture(scope="module", autouse=True)

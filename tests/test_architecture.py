@@ -32,6 +32,7 @@ ROOMS = [
     "plans",
     "training",
     "estimators",
+    "decisions",
     "files",
     # Applications: each uses the rooms above and is used by none of them.
     "baselines",

@@ -28,6 +28,7 @@ from varprop.cli.page import page
 from varprop.cli.predict import predict
 from varprop.cli.report import report
 from varprop.cli.shared import EPILOG
+from varprop.cli.suggest import suggest
 from varprop.compilation import cache_variables
 
 # A bar of progress hides it, and back at its line it must show.
@@ -57,6 +58,7 @@ COMMANDS = (
     predict,
     evaluate,
     explain,
+    suggest,
     monitor,
     card,
     export,

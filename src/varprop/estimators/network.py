@@ -217,9 +217,14 @@ class AbstractNetwork(AbstractEstimator):
 
     @property
     def _identifies_noise(self) -> bool:
-        """Whether doubt is told from noise: of a KL divergence that counts for less it is not."""
+        """Whether doubt is told from noise.
+
+        Of a KL divergence that counts for less it is not, unless the doubt follows from what all
+        rows say of all weights together.
+        """
         recipe, weight = self.recipe, self.kl_weight
         if weight is None:
             weight = 1.0 if recipe is None else recipe.kl_weight
         told = chosen(AbstractObjective, self.objective, "objective").identifies_noise
-        return told and weight >= 1
+        together = self._options()["row_covariance"] == "gauss-newton"
+        return told and (together or weight >= 1)

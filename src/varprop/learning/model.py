@@ -74,7 +74,7 @@ class Model(eqx.Module):
         return self.slopes(x) @ self.weight_root
 
 
-def _weight_means(model: Model) -> list[Array]:
+def _weight_means(model: Model) -> list[Any]:
     """Return the means of all weights that have a Gaussian distribution, in order."""
     layers = weights_by_layer(model.network)
     return [part.mean for layer in layers for part in layer if isinstance(part, GaussianWeights)]

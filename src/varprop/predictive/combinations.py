@@ -231,6 +231,39 @@ class Combinations(Outputs):
         values = rng.permutation(np.concatenate(drawn))
         return self._public(self.unit * values)
 
+    def model_column(self, row: int) -> Array:
+        """Return the covariance of every member's model part between all rows and one.
+
+        One column of what `rows_cov` has of each member, for those who choose rows one by one and
+        need no matrix.
+
+        Parameters
+        ----------
+        row : int
+            From 0.
+
+        Returns
+        -------
+        array of shape (K, n, d)
+            In the targets' units squared; a row's own variance where it meets itself.
+
+        Examples
+        --------
+        >>> from varprop.predictive import Predictive
+        >>> Predictive.gaussian([1.0, 2.0], [4.0, 9.0], 1.0).model_column(1).ravel().tolist()
+        [0.0, 9.0]
+        """
+        std = self.unit * np.sqrt(self._member_model_var())
+        out = np.zeros_like(std)
+        one = slice(row, row + 1)
+        for k, kernel in enumerate(self.between or (None,) * self.n_members):
+            if kernel is None:
+                out[k, row] = std[k, row] ** 2
+                continue
+            found = [kernel.correlation(part, one)[..., 0] for part in blocks(self.n_rows)]
+            out[k] = np.concatenate(found, axis=1).T * std[k] * std[k, row]
+        return out
+
     def _check_one_mixture(self) -> None:
         if self.weights.shape[1] > 1 and (self.weights != self.weights[:, :1]).any():
             raise ValueError(

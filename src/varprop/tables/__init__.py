@@ -2,8 +2,9 @@
 
 What the command line does, as functions: ``open_source`` a file or a folder, then ``fit_table``,
 ``predict_table``, ``total_table``, ``write_table``, ``evaluate_table``, ``explain_table``,
-``budget_table`` and ``report_table``; ``compare_table`` has other methods beside, and
-``monitor_table`` says whether new rows are like those of the fit, ``model_card`` what a model is.
+``budget_table``, ``suggest_table`` and ``report_table``; ``compare_table`` has other methods
+beside, and ``monitor_table`` says whether new rows are like those of the fit, ``model_card`` what
+a model is.
 pyarrow is imported by the files that need it and not here.
 """
 
@@ -25,6 +26,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "source": ["open_source"],
         "roles": ["Roles"],
         "rows": ["TableRows"],
+        "suggestions": ["suggest_table"],
         "text": ["Dialect", "TableError"],
         "totals": ["total_table"],
     },

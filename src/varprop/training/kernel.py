@@ -81,7 +81,8 @@ class NetworkKernel(AbstractRowKernel):
     def _block(self, rows: slice) -> list[Any]:
         x_var = None if self.x_var is None else self.x_var[rows]
         scaled = self.scaling.inputs(self.x[rows], x_var, np.float64)
-        return padded(scaled, min(bucket_size(len(self.x)), BLOCK))
+        single = rows.stop - rows.start == 1  # a column of the covariance, which costs no more
+        return padded(scaled, 1 if single else min(bucket_size(len(self.x)), BLOCK))
 
     def _taken_apart(self) -> tuple[Any, ...]:
         double = jax.tree.map(

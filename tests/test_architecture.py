@@ -24,6 +24,7 @@ ROOMS = [
     "atomic",
     "brief",
     "compilation",
+    "stopping",
     "moments",
     "nn",
     "data",
@@ -46,7 +47,17 @@ ROOMS = [
 ]
 
 # NumPy and SciPy only: what comes in, what comes out, and how training is scheduled.
-WITHOUT_JAX = ["errors", "atomic", "brief", "data", "predictive", "plans", "plotting", "report"]
+WITHOUT_JAX = [
+    "errors",
+    "atomic",
+    "brief",
+    "stopping",
+    "data",
+    "predictive",
+    "plans",
+    "plotting",
+    "report",
+]
 WITHOUT_JAX += ["moments.constants", "training.recipe", "training.schedule"]
 # What reads a plan from a file.
 WITHOUT_JAX += ["files.container", "files.header", "files.plan", "files.seen"]

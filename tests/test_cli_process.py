@@ -11,6 +11,7 @@ import pytest
 
 from cli_runs import VARPROP, houses, workplace
 from varprop.cli.app import _keep_compiled
+from varprop.tables import TableModel
 
 
 @pytest.fixture
@@ -65,24 +66,53 @@ def test_compiled_programs_are_kept_where_there_is_a_place(monkeypatch, tmp_path
     assert os.environ["JAX_COMPILATION_CACHE_DIR"] == "chosen"
 
 
-def test_ctrl_c_during_training(tmp_path, environment):
-    folder = tmp_path / "work"
+def _begun(folder, environment, *options):
+    """Start a fit that takes minutes; return its process once training begins."""
     folder.mkdir()
     table = houses(200, holes=False)
     (folder / "houses.csv").write_text(table.replace("\nh", "\n1"))  # ids that look like numbers
-    command = [*VARPROP, "fit", "houses.csv", "-t", "price", "--members", "200"]
     process = subprocess.Popen(
-        command,
+        [*VARPROP, "fit", "houses.csv", "-t", "price", *options],
         cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+    # The remark on ids comes when the table has been read and training begins.
+    assert "looks like an id" in process.stderr.readline()
+    return process
+
+
+def test_ctrl_c_during_training_keeps_what_is_trained(tmp_path, environment):
+    """What there is of the networks is judged as ever, and the model says that it was stopped."""
+    folder = tmp_path / "work"
+    process = _begun(folder, environment, "--effort", "quick", "--max-iter", "50000")
     try:
-        # The remark on ids comes when the table has been read and training begins.
-        assert "looks like an id" in process.stderr.readline()
+        time.sleep(6)  # imports, and compiling
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.readline().startswith("varprop: stopping; what is trained is kept")
+        out, error = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    if "interrupted.\n" in error:  # a slow machine: the first step was not made
+        assert os.listdir(folder) == ["houses.csv"]
+        return
+    assert "Training was interrupted" in error
+    assert "Saved model.safetensors" in out
+    model = TableModel.load(folder / "model.safetensors")
+    assert model.regressor.outcome_ == "interrupted"
+    assert set(model.regressor.weights_) == {"vi", "linear", "constant"}
+
+
+def test_ctrl_c_twice_ends_at_once(tmp_path, environment):
+    folder = tmp_path / "work"
+    process = _begun(folder, environment, "--members", "200")
+    try:
         time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.readline().startswith("varprop: stopping")
         process.send_signal(signal.SIGINT)
         out, error = process.communicate(timeout=120)
     finally:

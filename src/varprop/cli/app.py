@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from varprop import __version__
+from varprop import __version__, stopping
 from varprop.atomic import clean_up
 from varprop.cli import data, shared
 from varprop.cli.bench import bench
@@ -33,6 +33,8 @@ from varprop.compilation import cache_variables
 
 # A bar of progress hides it, and back at its line it must show.
 SHOW_CURSOR = "\r\x1b[K\x1b[?25h"
+# To whom trains: what is trained is worth keeping.
+STOPPING = b"varprop: stopping; what is trained is kept (Ctrl-C once more ends at once).\n"
 
 app = typer.Typer(
     name="varprop",
@@ -94,8 +96,9 @@ def _end_by_signals() -> None:
     """Take temporary files away when a signal ends the process, even while JAX compiles.
 
     A thread waits for them: Python's own handlers wait until the main thread is back in Python, and
-    a KeyboardInterrupt raised inside of JAX has crashed it. A command that has something left to do
-    when it is interrupted takes SIGINT back, see `shared.interrupts_raise`.
+    a KeyboardInterrupt raised inside of JAX has crashed it. While a network trains the first Ctrl-C
+    asks it to stop, and what is trained is kept. A command that has something else left to do when
+    it is interrupted takes SIGINT back, see `shared.interrupts_raise`.
     """
     kinds = [kind for name in ("SIGINT", "SIGTERM", "SIGHUP") if (kind := getattr(signal, name, 0))]
     default = (signal.SIG_DFL, signal.default_int_handler)
@@ -106,8 +109,11 @@ def _end_by_signals() -> None:
     def wait() -> None:
         while number := os.read(reader, 1):
             if signal.getsignal(number[0]) is _ended_by_the_thread:
-                clean_up(ending=True)
                 name = signal.Signals(number[0]).name
+                if name == "SIGINT" and stopping.ask():
+                    os.write(2, STOPPING)
+                    continue
+                clean_up(ending=True)
                 why = "interrupted" if name == "SIGINT" else f"ended by {name}"
                 cursor = SHOW_CURSOR if os.isatty(2) else ""
                 os.write(2, f"{cursor}varprop: {why}.\n".encode())

@@ -11,6 +11,7 @@ import typer
 from varprop.cli import opening, shared
 
 if TYPE_CHECKING:
+    from varprop.tables.fitting import Fitted
     from varprop.tables.model import TableModel
 
 
@@ -272,15 +273,23 @@ def fit(
                 "notes": list(fitted.notes),
             }
         )
-        return
-    if quiet:
-        return
+    elif not quiet:
+        _say(fitted, output, report, list(target), refit=refit)
+    if model.regressor.outcome_ == "interrupted":
+        raise typer.Exit(shared.ExitCode.INTERRUPTED)
+
+
+def _say(
+    fitted: Fitted, output: str, report: str | None, targets: list[str], *, refit: bool
+) -> None:
+    """Print how good the model is, and where it is."""
+    scored = fitted.scored
     if scored is not None:
         rows = "rows, out of fold" if fitted.out_of_fold else "held-out rows"
         shared.print_scorecard(
-            scored.card, f"{', '.join(target)}: {n_scored} {rows}", scored.verdict
+            scored.card, f"{', '.join(targets)}: {len(scored.y)} {rows}", scored.verdict
         )
-    shared.say(f"The prediction is {_weights(model)}, as rows they had not seen have it.")
+    shared.say(f"The prediction is {_weights(fitted.model)}, as rows they had not seen have it.")
     apart = scored is not None and not fitted.out_of_fold and not refit
     shared.say(
         f"Saved {output}: fitted on {'the other' if apart else 'all'} {fitted.n_train} rows in "

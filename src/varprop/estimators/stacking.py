@@ -184,6 +184,8 @@ class AbstractStack(AbstractEstimator):
             assert network._held is not None
             judged[name], network._held = network._held, None
             if network.outcome_ == "interrupted":
+                if not network.n_steps_ and len(self.estimators_) == 1:
+                    raise KeyboardInterrupt  # nothing is trained
                 break
         kind = self._kind
         some = gather(as_trained(data, kind), most=START_ROWS, seed=0)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from varprop import stopping
 from varprop.tables.belonging import hold_out, how_held
 from varprop.tables.columns import count_rows, join_rows
 from varprop.tables.model import Scored, TableModel
@@ -157,7 +158,8 @@ def fit_table(
     elif held.any():
         scored, said = _score_held(table, fitted, held)
         told += said
-    if refit and held.any():
+    interrupted = fitted.regressor.outcome_ == "interrupted"
+    if refit and held.any() and not interrupted:
         begin, held = time.perf_counter(), np.zeros(len(held), bool)
         fitted, told = _fit(table, _rows(table, table.keep), regressor)
         seconds += time.perf_counter() - begin
@@ -352,18 +354,16 @@ def networks(
 
 def _fit(table: Survey, rows: TableRows, unfitted: Any) -> tuple[TableModel, list[str]]:
     """Fit to some rows; return the model and what is to be said of it."""
-    from sklearn.base import clone
-
-    regressor = clone(unfitted)
     try:
-        with warnings.catch_warnings(record=True) as told:
+        with stopping.listening(), warnings.catch_warnings(record=True) as told:
+            from sklearn.base import clone
+
             warnings.simplefilter("always")
             together = table.together and table.together.part(rows.chosen)
+            regressor = clone(unfitted)
             regressor.fit(rows, **({} if together is None else {together.name: together.codes}))
     except ValueError as error:  # the library's own sentence: training became infinite, and so on
         raise TableError(str(error)) from error
-    if regressor.outcome_ == "interrupted":
-        raise KeyboardInterrupt
     regressor.verbose, regressor.n_jobs = False, None  # how it was made, not what it is
     # Columns are found by name: scikit-learn's check would only warn of bare arrays.
     del regressor.feature_names_in_

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from varprop import stopping
 from varprop.data.source import Rows, SourceError
 from varprop.training import checkpoint as checkpoints
 from varprop.training.buffers import BufferReader, Feed
@@ -329,6 +330,8 @@ class Session:
             )
             for future in done:
                 future.result()  # raises what the lane's thread raised
+            if pending and stopping.asked():
+                raise KeyboardInterrupt
             now = time.monotonic()
             if self.deadline is not None and now >= self.deadline and self.stop is None:
                 self.stop = Outcome.TIME_LIMIT

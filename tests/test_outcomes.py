@@ -164,7 +164,7 @@ def test_an_error_in_a_lane_is_raised(data):
 
 
 def test_every_outcome_has_a_sentence():
-    assert len({outcome.sentence for outcome in Outcome}) == len(Outcome) == 5
+    assert len({outcome.sentence for outcome in Outcome}) == len(Outcome) == 6
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from varprop import (
     GaussianLikelihood,
     HeteroscedasticGaussian,
     JointGaussian,
+    Recipe,
     StackedClassifier,
     StackedRegressor,
     default_class_networks,
@@ -278,6 +279,29 @@ def test_classifiers_from_a_file(tmp_path, kind, stacked):
     header, arrays = read_model_file(tmp_path / "m", lambda header, table: None)
     write_model_file(tmp_path / "n", header, {**arrays, "constant": np.ones(7) / 7})
     with pytest.raises(ModelFileError, match="frequencies of the classes"):
+        load_plan(tmp_path / "n")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"kl_weight": 0.3}, False),
+        ({"recipe": Recipe(kl_weight=0.5, max_steps=2)}, False),
+        ({"recipe": Recipe(kl_weight=0.5, max_steps=2), "kl_weight": 1.0}, True),
+        ({}, True),
+    ],
+)
+def test_what_counts_less_of_the_kl_tells_nothing_apart(tmp_path, options, told):
+    """By a plan from a file, which has the arguments only, as by the model itself."""
+    x, y = table(40)
+    model = FAWNRegressor(3, objective="vi", max_iter=2, validation=None, **options).fit(x, y)
+    model.save(tmp_path / "m")
+    for one in (model, plan_of(model), load_plan(tmp_path / "m")[0]):
+        assert one.predict_dist(x).identified is told
+    header, arrays = read_model_file(tmp_path / "m", lambda header, table: None)
+    header["params"]["recipe"] = {"recipe": {"kl_weight": "all"}}
+    write_model_file(tmp_path / "n", header, arrays)
+    with pytest.raises(ModelFileError, match="kl_weight of a network is damaged"):
         load_plan(tmp_path / "n")
 
 

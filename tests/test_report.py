@@ -702,8 +702,9 @@ def test_python_of_the_document_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = (Path(__file__).parents[1] / "docs" / "report.md").read_text("utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+    names = {"__name__": "document"}
     for block in blocks:
-        exec(compile(block, "report.md", "exec"), {"__name__": "document"})
+        exec(compile(block, "report.md", "exec"), names)
     assert {one.name for one in tmp_path.iterdir()} == {
         "report.html",
         "benchmark.html",

@@ -32,7 +32,7 @@ from varprop.learning.objectives import AbstractObjective
 from varprop.nn.registry import chosen
 from varprop.predictive.blend import mixture
 from varprop.predictive.contract import AbstractPredictive
-from varprop.training.recipe import Recipe
+from varprop.training.recipe import Recipe, weight_of_kl
 from varprop.training.result import propagate
 
 
@@ -222,9 +222,7 @@ class AbstractNetwork(AbstractEstimator):
         Of a KL divergence that counts for less it is not, unless the doubt follows from what all
         rows say of all weights together.
         """
-        recipe, weight = self.recipe, self.kl_weight
-        if weight is None:
-            weight = 1.0 if recipe is None else recipe.kl_weight
+        weight = weight_of_kl(self.kl_weight, self.recipe)
         told = chosen(AbstractObjective, self.objective, "objective").identifies_noise
         together = self._options()["row_covariance"] == "gauss-newton"
         return told and (together or weight >= 1)

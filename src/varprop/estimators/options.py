@@ -25,7 +25,7 @@ from varprop.nn.noise import DropConnect, Dropout, GaussianWeightNoise
 from varprop.nn.propagation import PROPAGATIONS
 from varprop.nn.registry import chosen
 from varprop.nn.weights import AbstractWeights
-from varprop.training.recipe import Recipe, StopRule
+from varprop.training.recipe import Recipe, StopRule, weight_of_kl
 
 _COUNT = Interval(numbers.Integral, 1, None, closed="left")
 _AMOUNT = Interval(numbers.Real, 0, None, closed="left")
@@ -153,10 +153,10 @@ def make_recipe(options: Mapping[str, Any], n_rows: int) -> Recipe:
     if options["tol"] is not None:
         assert stop is not None
         stop = dataclasses.replace(stop, tol=float(options["tol"]))
-    rate, kl_weight = options["learning_rate_init"], options["kl_weight"]
+    rate = options["learning_rate_init"]
     return base.replace(
         learning_rate=base.learning_rate if rate is None else float(rate),
-        kl_weight=base.kl_weight if kl_weight is None else float(kl_weight),
+        kl_weight=weight_of_kl(options["kl_weight"], base),
         kl_warmup=round(base.kl_warmup * share) if warmup == "auto" else warmup * per_epoch,
         cooldown=round(base.cooldown * share),
         max_steps=max_steps,

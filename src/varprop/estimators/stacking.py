@@ -41,7 +41,7 @@ from varprop.learning.likelihoods import (
 from varprop.learning.likelihoods.given import NUMBERS
 from varprop.predictive.blend import mixture
 from varprop.predictive.simple import CONSTANT, LINEAR, LinearModel
-from varprop.training.recipe import Recipe
+from varprop.training.recipe import Recipe, weight_of_kl
 from varprop.training.schedule import Outcome
 
 # Training rows, drawn at random, of the linear model; and features beyond which its covariance
@@ -91,8 +91,7 @@ def _counted_once(named: list[tuple[str, Any]], weight: float) -> list[tuple[str
         return []
     found = []
     for name, network in named:
-        base = 1.0 if network.recipe is None else network.recipe.kl_weight
-        own = base if network.kl_weight is None else network.kl_weight
+        own = weight_of_kl(network.kl_weight, network.recipe)
         # Not a clone, which would know nothing of the classes.
         once = copy.copy(network).set_params(kl_weight=own * weight)
         found.append((f"{name}, rows once", once))

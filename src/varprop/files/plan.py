@@ -39,6 +39,7 @@ from varprop.plans.steps import (
     Traced,
 )
 from varprop.predictive.simple import CONSTANT, LINEAR, LinearModel
+from varprop.training.recipe import Recipe, weight_of_kl
 
 # Objectives that tell model and noise apart, or do not, as files name them.
 _IDENTIFIED = {"vi": True, "VI": True, "sampled-vi": True, "SampledVI": True}
@@ -151,7 +152,17 @@ def _networks(header: dict[str, Any], arrays: dict[str, np.ndarray], prefix: str
         network_of(_node(tree, arrays), *sizes, float(share), n_classes=classes)
         for tree, share in zip(trees, shares, strict=True)
     ]
-    return Networks(tuple(members), _IDENTIFIED[objective])
+    return Networks(tuple(members), _IDENTIFIED[objective] and _counts_whole_kl(header["params"]))
+
+
+def _counts_whole_kl(params: dict[str, Any]) -> bool:
+    """Whether a network was trained with all of the KL divergence, or more."""
+    try:
+        recipe = params.get("recipe")
+        known = None if recipe is None else Recipe.from_dict(recipe["recipe"])
+        return weight_of_kl(params.get("kl_weight"), known) >= 1
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ModelFileError("the recipe or kl_weight of a network is damaged.") from error
 
 
 def _node(tree: Any, arrays: dict[str, np.ndarray]) -> Any:

@@ -149,3 +149,16 @@ class Recipe:
     def replace(self, **changes: Any) -> Recipe:
         """Return a copy with some fields changed."""
         return dataclasses.replace(self, **changes)
+
+
+def weight_of_kl(kl_weight: float | None, recipe: Recipe | None) -> float:
+    """Return how much the KL divergence counts: an argument goes before the recipe it came with.
+
+    Examples
+    --------
+    >>> weight_of_kl(None, None), weight_of_kl(None, Recipe(kl_weight=0.1)), weight_of_kl(2, None)
+    (1.0, 0.1, 2.0)
+    """
+    if kl_weight is not None:
+        return float(kl_weight)
+    return 1.0 if recipe is None else recipe.kl_weight

@@ -34,6 +34,7 @@ from varprop.estimators.validation import stack_weights
 LONG = Recipe(
     kl_warmup=6_000, cooldown=5_000, max_steps=24_000, stop=StopRule(window=500, patience=6)
 )
+HALF = Recipe(learning_rate=3e-2, kl_warmup=3_000, cooldown=1_500, max_steps=4_000, stop=None)
 OF_INPUT: dict[str, Any] = {"likelihood": "heteroscedastic", "prior": "ard"}
 VI: dict[str, Any] = OF_INPUT | {"objective": "vi"}
 TWO: dict[str, Any] = {"hidden_layer_sizes": (50, 50)}
@@ -41,6 +42,7 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "ropd": {},
     "ropd long": {"recipe": LONG},
     "vi": VI,
+    "vi, half": VI | {"recipe": HALF},
     "vi long": VI | {"recipe": LONG},
     "deep": OF_INPUT | TWO,
     "deep vi": VI | TWO,
@@ -49,6 +51,8 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "wide": OF_INPUT | {"hidden_layer_sizes": (100, 100)},
 }
 PORTFOLIOS = (
+    ("vi",),
+    ("vi, half",),
     ("ropd long", "vi long"),
     ("ropd long", "vi long", "deep"),
     ("ropd", "vi", "deep", "cold"),

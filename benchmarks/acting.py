@@ -53,7 +53,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 def fawn(seed: int, **options: Any) -> FAWNRegressor:
     """Our network; every fit has the same number of steps."""
-    return FAWNRegressor(validation=None, recipe=RECIPE, random_state=seed, n_jobs=1, **options)
+    options = {"recipe": RECIPE, "validation": None, "random_state": seed, "n_jobs": 1} | options
+    return FAWNRegressor(**options)
 
 
 def gaussian_process(seed: int) -> GaussianProcess:

@@ -108,7 +108,7 @@ def main() -> None:
             }
             spread, error, covered = (np.median(one, axis=0) for one in cells.values())
             ratios = [
-                " / ".join("{:.1f}".format(x) for x in np.median(one[:, 1:] / one[:, :1], axis=0))
+                " / ".join(f"{x:.1f}" for x in np.median(one[:, 1:] / one[:, :1], axis=0))
                 for one in (cells["spread"], cells["error"])
             ]
             label = f"{method} (whole)" if method in WHOLE else method

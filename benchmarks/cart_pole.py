@@ -56,7 +56,7 @@ OURS: dict[str, Any] = {"objective": "vi", "kl_weight": 0.1, "prior": "ard"}
 
 
 def _speeds(state: Any, push: Any) -> Any:
-    x, v, angle, turn = state
+    _, v, angle, turn = state
     m, big, length, friction, g = 0.5, 0.5, 0.6, 0.1, 9.82
     s, c, force = jnp.sin(angle), jnp.cos(angle), push - friction * v
     below = 4 * (big + m) - 3 * m * c**2
@@ -173,7 +173,7 @@ def by_particles(model: Rescaled, state: Any, pushes: Any, key: Any) -> Any:
         drawn = jnp.broadcast_to(drawn, (NETWORKS, 4, PARTICLES, n)).reshape(NETWORKS, 4, rows)
         found, worth = [], 0.0
         for one, network in enumerate(model.networks):
-            x, v, angle, turn = states[one]
+            _, v, angle, turn = states[one]
             features = jnp.stack([v, jnp.sin(angle), jnp.cos(angle), turn, push])
             out = change(network, (features - shift) / scale)
             out = out + jnp.sqrt(model.noise[one])[:, None] * drawn[one]

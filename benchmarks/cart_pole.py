@@ -105,46 +105,49 @@ def cost(x: Any, x_var: Any, cosine: Any, turn: Any, turn_var: Any) -> Any:
     return 1 + cosine + 0.1 * (x**2 + x_var) + 0.003 * (turn**2 + turn_var)
 
 
-def by_moments(model: Rescaled, state: Any, pushes: Any, key: Any, *, sure: bool = False) -> Any:
-    """Return the expected cost of candidates (n, horizon), the state being a Gaussian."""
+def next_moments(model: Rescaled, mean: Any, cov: Any, push: Any) -> tuple[Any, Any]:
+    """Return mean (4, n) and covariance (4, 4, n) of the state after known pushes (n,)."""
     shift, scale = model.x_shift[:, None], model.x_scale[:, None]
     y_shift, y_scale = model.y_shift[:, None], model.y_scale[:, None]
-    layers = model.networks.layers
+    var = jnp.stack([cov[one, one] for one in range(4)])
+    angle, wide = mean[2], jnp.exp(-0.5 * var[2])
+    sine, cosine, twice = jnp.sin(angle) * wide, jnp.cos(angle) * wide, jnp.cos(2 * angle)
+    features = jnp.stack([mean[1], sine, cosine, mean[3], push])
+    zero, square = jnp.zeros_like(push), wide**4
+    spread = (0.5 * (1 - twice * square) - sine**2, 0.5 * (1 + twice * square) - cosine**2)
+    spread = jnp.stack([var[1], *(jnp.maximum(one, 0) for one in spread), var[3], zero])
+    x = Gaussian(((features - shift) / scale).T, (spread / scale**2).T)
+    trace = traced(model.networks.layers, x)
+    _, *adjoints, by_input = trace.adjoints()
+    by_feature = by_input / scale[..., None]  # (5, 4, n)
+    # What the state's covariance carries on goes by slopes (state, output, n).
+    turned = cosine * by_feature[1] - sine * by_feature[2]
+    steep = jnp.stack([jnp.zeros_like(turned), by_feature[0], turned, by_feature[3]])
+    steep = steep * y_scale + jnp.eye(4)[..., None]
+    cov = jnp.sum(cov[:, :, None] * steep[:, None], axis=0)  # (t, k, n)
+    cov = jnp.sum(cov[:, :, None] * steep[:, None], axis=0)
+    # What the network adds: weights, and sine and cosine beside their lines; for each output.
+    last, *others = (part.own for part in reversed(trace.steps))
+    beside = jnp.stack([spread[1] - cosine**2 * var[2], spread[2] - sine**2 * var[2]])
+    new = last + model.noise[:, None]
+    new = new + jnp.sum(jnp.maximum(beside, 0)[:, None] * by_feature[1:3] ** 2, axis=0)
+    for own, slope in zip(others, adjoints, strict=True):
+        squared = slope**2
+        if squared.shape[-1] == 1:
+            new = new + squared[..., 0].T @ own
+        else:  # a product of matrices, which XLA runs faster than a sum
+            each = (own[:, None] * squared).reshape(len(own), -1)
+            new = new + (jnp.ones((1, len(own)), each.dtype) @ each).reshape(new.shape)
+    cov = cov + jnp.eye(4)[..., None] * (y_scale**2 * new)
+    return mean + y_shift + y_scale * trace.out.mean, cov
+
+
+def by_moments(model: Rescaled, state: Any, pushes: Any, key: Any, *, sure: bool = False) -> Any:
+    """Return the expected cost of candidates (n, horizon), the state being a Gaussian."""
 
     def step(carry: Any, push: Any) -> Any:
-        mean, cov = carry  # (4, n) and (4, 4, n)
-        var = jnp.stack([cov[one, one] for one in range(4)])
-        angle, wide = mean[2], jnp.exp(-0.5 * var[2])
-        sine, cosine, twice = jnp.sin(angle) * wide, jnp.cos(angle) * wide, jnp.cos(2 * angle)
-        features = jnp.stack([mean[1], sine, cosine, mean[3], push])
-        zero, square = jnp.zeros_like(push), wide**4
-        spread = (0.5 * (1 - twice * square) - sine**2, 0.5 * (1 + twice * square) - cosine**2)
-        spread = jnp.stack([var[1], *(jnp.maximum(one, 0) for one in spread), var[3], zero])
-        trace = traced(layers, Gaussian(((features - shift) / scale).T, (spread / scale**2).T))
-        _, *adjoints, by_input = trace.adjoints()
-        by_feature = by_input / scale[..., None]  # (5, 4, n)
-        # What the state's covariance carries on goes by slopes (state, output, n).
-        turned = cosine * by_feature[1] - sine * by_feature[2]
-        steep = jnp.stack([jnp.zeros_like(turned), by_feature[0], turned, by_feature[3]])
-        steep = steep * y_scale + jnp.eye(4)[..., None]
-        cov = jnp.sum(cov[:, :, None] * steep[:, None], axis=0)  # (t, k, n)
-        cov = jnp.sum(cov[:, :, None] * steep[:, None], axis=0)
-        # What the network adds: weights, and sine and cosine beside their lines; for each output.
-        last, *others = (part.own for part in reversed(trace.steps))
-        beside = jnp.stack([spread[1] - cosine**2 * var[2], spread[2] - sine**2 * var[2]])
-        new = last + model.noise[:, None]
-        new = new + jnp.sum(jnp.maximum(beside, 0)[:, None] * by_feature[1:3] ** 2, axis=0)
-        for own, slope in zip(others, adjoints, strict=True):
-            square = slope**2
-            if square.shape[-1] == 1:
-                new = new + square[..., 0].T @ own
-            else:  # a product of matrices, which XLA runs faster than a sum
-                each = (own[:, None] * square).reshape(len(own), -1)
-                new = new + (jnp.ones((1, len(own))) @ each).reshape(new.shape)
-        cov = cov + jnp.eye(4)[..., None] * (y_scale**2 * new)
-        mean = mean + y_shift + y_scale * trace.out.mean
-        if sure:
-            cov = jnp.zeros_like(cov)
+        mean, cov = next_moments(model, *carry, push)
+        cov = jnp.zeros_like(cov) if sure else cov
         upright = jnp.cos(mean[2]) * jnp.exp(-0.5 * cov[2, 2])
         return (mean, cov), cost(mean[0], cov[0, 0], upright, mean[3], cov[3, 3])
 

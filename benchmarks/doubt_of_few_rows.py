@@ -4,9 +4,10 @@
 
 Functions of five standard normal inputs (a sine, a hyperbolic tangent and a product, another one
 for every seed), noise of standard deviation 0.1. For 12, 24 and 60 rows: the root mean square error
-and the root mean square of the model's doubt on 500 other rows (of the KL counted a tenth alone, which
-does not state it, by 50 drawn networks), both in standard deviations of the function, the NLL, and the rank correlation of doubt with the absolute error. By this the settings
-of the experiments on decisions were chosen (`acting.py`), which report none of these functions.
+and the root mean square of the model's doubt on 500 other rows (of the KL counted a tenth alone,
+which does not state it, by 50 drawn networks), both in standard deviations of the function, the
+NLL, and the rank correlation of doubt with the absolute error. By this the settings of the
+experiments on decisions were chosen (`acting.py`), which report none of these functions.
 """
 
 from __future__ import annotations

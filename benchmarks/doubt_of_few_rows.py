@@ -28,7 +28,7 @@ SETTINGS = {
     "vi, KL x 0.1": {"objective": "vi", "kl_weight": 0.1},
     "vi, KL x 0.1, gauss-newton": acting.SETTINGS["fawn"],
     "the same, prior fixed": acting.SETTINGS["fawn"] | {"prior": "fixed"},
-    "the same, two layers, ard": acting.SETTINGS["deep"],
+    "gauss-newton, two layers, ard": acting.SETTINGS["deep"],
 }
 ROWS, DRAWS = (12, 24, 60), 50
 
@@ -71,12 +71,14 @@ def measured(name: str, n: int, seed: int) -> list[float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
+    models = [*SETTINGS, "gp", "ensemble"]
+    parser.add_argument("--models", nargs="*", default=models, choices=models)
     given = parser.parse_args()
     warnings.simplefilter("ignore")  # so few rows and steps are meant
     print(f"error / doubt / NLL / rank correlation, means over {given.seeds} seeds\n")
     print("| model | " + " | ".join(f"{n} rows" for n in ROWS) + " |")
     print("|---|" + "---|" * len(ROWS))
-    for name in [*SETTINGS, "gp", "ensemble"]:
+    for name in given.models:
         cells = []
         for n in ROWS:
             found = np.mean([measured(name, n, seed) for seed in range(given.seeds)], axis=0)

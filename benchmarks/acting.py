@@ -45,14 +45,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "kl_weight": 0.1,
         "row_covariance": "gauss-newton",
     },
-    # The same with a layer more and a prior for each input.
-    "deep": {
-        "hidden_layer_sizes": (50, 20),
-        "objective": "vi",
-        "kl_weight": 0.1,
-        "prior": "ard",
-        "row_covariance": "gauss-newton",
-    },
     # As a stack's network is trained: weights independent of one another.
     "vi": {"objective": "vi", "prior": "ard"},
     "ropd": {"objective": "ropd", "prior": "ard"},
@@ -90,7 +82,7 @@ def fitted(kind: str, seed: int, X: np.ndarray, y: np.ndarray) -> Any:
 def doubt(kind: str, dist: Predictive) -> Predictive:
     """Return what a model is unsure of, as one Gaussian for every row of other kinds than ours."""
     dist = dist.marginal(0) if not dist.squeeze else dist
-    if kind in ("fawn", "deep", "vi"):
+    if kind in ("fawn", "vi"):
         return without_noise(dist)
     if kind == "ropd":  # does not tell it from noise: all of the spread
         return Predictive.gaussian(dist.mean.ravel(), dist.var.ravel(), 0.0)

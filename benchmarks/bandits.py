@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import acting
 import numpy as np
 
-from varprop.decisions import linear_features
+from varprop.decisions import draw_function
 
 METHODS = ["greedy", "e-greedy", "fawn", "linear", "ensemble", "uniform"]
 WHEELS = {f"wheel {delta}": delta for delta in (0.5, 0.9, 0.95, 0.99)}
@@ -107,10 +107,9 @@ def regret(name: str, method: str, seed: int, more: dict[str, Any]) -> float:
                     np.tile(np.arange(n_arms), end - at),
                     n_arms,
                 )
-                if method == "fawn":  # what `draw_function` draws, several at the price of one
-                    features = linear_features(model, ahead)
-                    drawn = rng.standard_normal((DRAWS, features.shape[1]))
-                    values = model.predict(ahead) + drawn @ features.T
+                if method == "fawn":
+                    drawn = [draw_function(model, int(rng.integers(2**31))) for _ in range(DRAWS)]
+                    values = np.stack([f(ahead) for f in drawn])
                 elif method == "ensemble":
                     values = model.predict_dist(ahead).member_mean[..., 0]
                 else:

@@ -28,7 +28,8 @@ SETTINGS = {
     "vi, KL x 0.1": {"objective": "vi", "kl_weight": 0.1},
     "vi, KL x 0.1, gauss-newton": acting.SETTINGS["fawn"],
     "the same, prior fixed": acting.SETTINGS["fawn"] | {"prior": "fixed"},
-    "gauss-newton, two layers, ard": acting.SETTINGS["deep"],
+    "gauss-newton, two layers, ard": acting.SETTINGS["fawn"]
+    | {"prior": "ard", "hidden_layer_sizes": (50, 20)},
 }
 ROWS, DRAWS = (12, 24, 60), 50
 

@@ -2,13 +2,18 @@
 
     VARPROP_DATA=folder .venv/bin/python benchmarks/depth.py --nll                # nine sets
     VARPROP_DATA=folder .venv/bin/python benchmarks/depth.py --ratios --objectives ropd vi
+    VARPROP_DATA=folder .venv/bin/python benchmarks/depth.py --scores --sets 218_house_8L \
+        bike_sharing_hour grid_stability_simulated keggdirected --depths 1 2 3 4 5 --rows 5000
 
 For each set, number of hidden layers (of 50 rectifiers) and propagation, one network is trained
-(`FAWNRegressor(validation=None)`, seed = split) on the training rows of a published split but a
-tenth, which is set aside; test rows are never looked at. `--nll` prints the negative log-likelihood
-of the rows set aside, `--ratios` stated over sampled standard deviation of the function at 50 of
-them, by 10,000 drawn networks, the draws' kurtosis (a Gaussian has 3) and the ratio of the
-spreads that hold half of the draws. Lines already in `--store` are not computed again.
+(`FAWNRegressor(validation=None)`, seed = split) on the training rows of a published split (of the
+tables in `extra/`, of `--rows` drawn rows) but a tenth, which is set aside; test rows are never
+looked at. `--nll` prints the negative log-likelihood of the rows set aside, `--scores` that of
+standardized targets with RMSE and coverage of the 90 % interval, `--ratios` stated over sampled
+standard deviation of the function at 50 of them, by 10,000 drawn networks, the draws' kurtosis (a
+Gaussian has 3) and the ratio of the spreads that hold half of the draws. `--steps` trains as many
+with a plan of fixed length, as a stack does. Lines already in `--store` are not computed again,
+and after `--minutes` no new one is begun.
 """
 
 from __future__ import annotations
@@ -20,7 +25,9 @@ import pathlib
 import sys
 import time
 import warnings
+from typing import Any
 
+import acting
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -28,12 +35,33 @@ import numpy as np
 from default_accuracy import SETS
 from recipe_study import load
 
-from varprop import FAWNRegressor, metrics, nn
+from varprop import FAWNRegressor, Recipe, metrics, nn
 from varprop.estimators.members import to_jax
 from varprop.nn.checking import sample_outputs
 
 
-def measure(x, y, train, *, split: int, depth: int, objective: str, propagation: str) -> dict:
+def rows_of(folder: pathlib.Path, name: str, options: argparse.Namespace) -> tuple:
+    """Return inputs, targets (rows, 1) and the training rows of every split."""
+    if name in SETS:
+        return load(folder, name)
+    x, y = acting.table(name)
+    drawn = [
+        np.random.default_rng([split, 23]).permutation(len(x))[: options.rows]
+        for split in range(options.splits)
+    ]
+    return x, y[:, None], drawn
+
+
+def plan(steps: int | None) -> Recipe:
+    """Return a recipe of so many steps, the default for None."""
+    if steps is None:
+        return Recipe()
+    return Recipe(kl_warmup=steps // 4, cooldown=steps // 4, max_steps=steps, stop=None)
+
+
+def measure(
+    x, y, train, *, split: int, depth: int, objective: str, propagation: str, given: Any
+) -> dict:
     """Train one network, score it on rows set aside, and draw networks from it."""
     rows = np.random.default_rng(split).permutation(train[split])
     held, rows = np.split(rows, [max(len(rows) // 10, 30)])
@@ -43,19 +71,22 @@ def measure(x, y, train, *, split: int, depth: int, objective: str, propagation:
         propagation=propagation,
         validation=None,
         random_state=split,
+        recipe=plan(given.steps),
+        n_jobs=1 if given.steps else None,
     )
     begin = time.monotonic()
     model.fit(x[rows], y[rows, 0])
     seconds = time.monotonic() - begin
-    dist = model.predict_dist(x[held])
+    dist, scale = model.predict_dist(x[held]), y[rows, 0].std()
     found = {
         "nll": metrics.nll(y[held, 0], dist),
         "rmse": metrics.rmse(y[held, 0], dist),
         "coverage": metrics.interval_coverage(y[held, 0], dist),
         "seconds": seconds,
         "outcome": model.outcome_,
+        "scale": float(scale),
     }
-    if depth > 1:
+    if depth > 1 and not given.scores:
         network = to_jax(model.members_[0]).network
         z = jnp.asarray(model.scaling_.inputs(x[held[:50]], None, np.float32)[0])
         draws = sample_outputs(network, z, jax.random.key(split), 10_000)[..., 0]
@@ -74,6 +105,17 @@ def spread(values) -> str:
     return "{:.2f} [{:.2f}, {:.2f}]".format(*np.quantile(values, [0.5, 0.05, 0.95]))
 
 
+def shown(cells: list[dict], options: argparse.Namespace) -> str:
+    """Return the NLL of splits, or with `--scores` NLL / RMSE, standardized, / coverage."""
+    if not cells:
+        return ""
+    if not options.scores:
+        return f"{np.mean([cell['nll'] for cell in cells]):.3f}"
+    nll = np.mean([cell["nll"] - np.log(cell["scale"]) for cell in cells])
+    rmse = np.mean([cell["rmse"] / cell["scale"] for cell in cells])
+    return f"{nll:.2f} / {rmse:.3f} / {np.mean([cell['coverage'] for cell in cells]):.0%}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sets", nargs="*", default=SETS)
@@ -82,7 +124,11 @@ def main() -> None:
     parser.add_argument("--propagations", nargs="*", default=["first-order", "independent"])
     parser.add_argument("--splits", type=int, default=2)
     parser.add_argument("--nll", action="store_true")
+    parser.add_argument("--scores", action="store_true")
     parser.add_argument("--ratios", action="store_true")
+    parser.add_argument("--rows", type=int, default=5_000, help="of the tables in extra/")
+    parser.add_argument("--steps", type=int, help="of training; the default recipe unless given")
+    parser.add_argument("--minutes", type=float, default=np.inf)
     parser.add_argument("--store", type=pathlib.Path, default=pathlib.Path("depth.jsonl"))
     options = parser.parse_args()
     folder = os.environ.get("VARPROP_DATA")
@@ -94,22 +140,25 @@ def main() -> None:
         for line in options.store.read_text().splitlines():
             entry = json.loads(line)
             done[tuple(entry["cell"])] = entry["found"]
+    # Settings that came later, so that lines of before them are still known.
+    more = (f"{options.steps} steps, {options.rows} rows",) if options.scores else ()
+    start = time.monotonic()
     for name in options.sets:
-        x, y, train = load(pathlib.Path(folder), name)
+        x, y, train = rows_of(pathlib.Path(folder), name, options)
         for objective in options.objectives:
             for depth in options.depths:
                 for propagation in options.propagations[: None if depth > 1 else 1]:
                     for split in range(options.splits):
-                        cell = (name, objective, depth, propagation, split)
-                        if cell in done:
+                        cell = (name, objective, depth, propagation, split, *more)
+                        if cell in done or time.monotonic() - start > 60 * options.minutes:
                             continue
-                        keys = ("split", "depth", "objective", "propagation")
-                        values = (split, depth, objective, propagation)
+                        keys = ("split", "depth", "objective", "propagation", "given")
+                        values = (split, depth, objective, propagation, options)
                         done[cell] = measure(x, y, train, **dict(zip(keys, values, strict=True)))
                         with options.store.open("a") as file:
                             file.write(json.dumps({"cell": cell, "found": done[cell]}) + "\n")
                         print(cell, f"{done[cell]['nll']:.3f}", file=sys.stderr, flush=True)
-    if options.nll:
+    if options.nll or options.scores:
         kinds = [(1, "first-order")]
         kinds += [(d, p) for d in options.depths if d > 1 for p in ("independent", "first-order")]
         print("| data | objective | " + " | ".join(f"{d} layers, {p}" for d, p in kinds) + " |")
@@ -119,11 +168,10 @@ def main() -> None:
                 columns = []
                 for depth, propagation in kinds:
                     cells = [
-                        done.get((name, objective, depth, propagation, s))
+                        done.get((name, objective, depth, propagation, s, *more))
                         for s in range(options.splits)
                     ]
-                    nll = [cell["nll"] for cell in cells if cell]
-                    columns.append(f"{np.mean(nll):.3f}" if nll else "")
+                    columns.append(shown([cell for cell in cells if cell], options))
                 print(f"| {name} | {objective} | " + " | ".join(columns) + " |")
     if options.ratios:
         print(
@@ -136,8 +184,8 @@ def main() -> None:
                 for depth in sorted(set(options.depths) - {1}):
                     cells = [
                         found
-                        for (name, o, d, p, s), found in done.items()
-                        if (o, d, p) == (objective, depth, trained)
+                        for (name, o, d, p, s, *rest), found in done.items()
+                        if (o, d, p, *rest) == (objective, depth, trained, *more)
                         and name in options.sets
                         and s < options.splits
                     ]

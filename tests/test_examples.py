@@ -54,6 +54,19 @@ def python_blocks(document):
     return re.findall(r"^```python\n(.*?)^```", document.read_text("utf-8"), re.M | re.S)
 
 
+def test_between_clusters_independent_weights_are_surest_in_the_gap(run_example):
+    out = run_example("between_clusters", "--steps", 2000)
+    doubt = {
+        line[:20].strip(): [float(x) for x in re.findall(r"(\S+) \(", line[20:])]
+        for line in out.splitlines()[2:]
+    }
+    ratio = {name: gap / data for name, (data, gap, _) in doubt.items()}
+    assert len(ratio) == 4
+    assert ratio["independent weights"] < 0.9
+    assert ratio["all weights together"] >= ratio["independent weights"]
+    assert ratio["Gaussian process"] > 2
+
+
 def test_predictive_band_agrees_with_sampling_and_is_drawn(run_example):
     out = run_example("predictive_band", "--samples", 2000)
     assert "agrees with 2,000 sampled networks" in out

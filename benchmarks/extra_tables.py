@@ -63,13 +63,16 @@ def main() -> None:
     stored = options.store.read_text().splitlines() if options.store.exists() else []
     done = {(e["table"], e["method"], e["rows"]): e for e in map(json.loads, stored)}
     warnings.simplefilter("ignore")  # what did not converge is not the question here
-    print(f"varprop {varprop.__version__}, seed 0, {options.rows:,} training rows\n")
-    print("| table | method | " + " | ".join(SCORES) + " |")
-    print("|---|---|" + "---|" * len(SCORES))
+    print(f"varprop {varprop.__version__}, seed 0, {options.rows:,} training rows")
+    print("NLL ± s.e. / CRPS / RMSE / coverage of the 90 % interval / seconds to fit\n")
+    print("| table | " + " | ".join(options.methods) + " |")
+    print("|---|" + "---|" * len(options.methods), flush=True)
+    lowest = near = 0
     for table in options.tables or known:
         X, y = load(*known[table], 10**9)
         cut = int(0.8 * len(y))
         rows = X[:cut][: options.rows], y[:cut][: options.rows], X[cut:][:5000], y[cut:][:5000]
+        found = []
         for name in options.methods:
             key = (table, name, options.rows)
             if key not in done:
@@ -77,10 +80,20 @@ def main() -> None:
                 done[key] |= scored(name, rows)
                 with options.store.open("a") as file:
                     file.write(json.dumps(done[key]) + "\n")
-            entry = done[key]
-            cells = [f"{entry['nll']:.3f} ± {entry['nll_se']:.3f}", f"{entry['crps']:.4f}"]
-            cells += [f"{entry['rmse']:.4f}", f"{entry['coverage']:.0%}", f"{entry['seconds']:.0f}"]
-            print(f"| {table} | {name} | " + " | ".join(cells) + " |", flush=True)
+            found.append(done[key])
+        best = {score: min(entry[score] for entry in found) for score in SCORES[:3]}
+        lowest += found[0]["nll"] == best["nll"]
+        near += all(found[0][score] <= 1.02 * best[score] for score in ("crps", "rmse"))
+        cells = [
+            f"{e['nll']:.3f} ± {e['nll_se']:.3f} / {e['crps']:.4f} / {e['rmse']:.3f} / "
+            f"{e['coverage']:.0%} / {e['seconds']:.0f} s"
+            for e in found
+        ]
+        print(f"| {table} | " + " | ".join(cells) + " |", flush=True)
+    print(
+        f"\n{options.methods[0]}: lowest NLL on {lowest}, CRPS and RMSE lowest or within 2 % of it "
+        f"on {near}, of {len(options.tables or known)}."
+    )
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from typing import Any
 
 import jax
@@ -18,6 +17,7 @@ from varprop.data.statistics import Scaling, Statistics, first_nonfinite
 from varprop.errors import TrainingError
 from varprop.estimators.inputs import check_input_errors
 from varprop.estimators.members import kept, to_jax, worst
+from varprop.estimators.options import likelihood_class
 from varprop.learning.likelihoods import AbstractLikelihood
 from varprop.learning.likelihoods.given import NUMBERS
 from varprop.learning.model import Model
@@ -145,13 +145,15 @@ class SequenceRegressor(BaseEstimator):
         return self
 
     def _lane(self, key: Any, y: np.ndarray, recipe: Recipe) -> Lane:
-        kind = chosen(AbstractLikelihood, self.likelihood, "likelihood")
+        given = chosen(AbstractLikelihood, self.likelihood, "likelihood")
+        kind = likelihood_class({"likelihood": given})
         if kind.given is not NUMBERS or kind.logged or kind.column_scaling != (True,):
             raise ValueError(
                 f"likelihood must be one of plain numbers, but is {self.likelihood!r}."
             )
         model_key, run_key = jax.random.split(key)
-        observed = kind.start(y.shape[1], noise_std=0.5, y=y) if isinstance(kind, type) else kind
+        new = given is kind
+        observed = kind.start(y.shape[1], noise_std=0.5, y=y) if new else given
         network = rnn(
             self.shape_[1],
             observed.n_outputs,
@@ -219,20 +221,6 @@ class SequenceRegressor(BaseEstimator):
         """Return the mean log density of what was observed; greater is better."""
         return -metrics.nll(np.asarray(y, np.float64), self.predict_dist(X, mask, X_std))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to one ``.safetensors`` file; its recipe is not kept."""
-        from varprop.files.sequences import save_sequences
-
-        check_is_fitted(self)
-        save_sequences(self, path)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> SequenceRegressor:
-        """Read a model that `save` wrote; a damaged or foreign file is a `ModelFileError`."""
-        from varprop.files.sequences import load_sequences
-
-        return load_sequences(path)
-
 
 def check_sequences(X: Any, mask: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return sequences (rows, steps, inputs) as float64, and which steps there are, (rows, steps).
@@ -267,7 +255,7 @@ def check_sequences(X: Any, mask: Any) -> tuple[np.ndarray, np.ndarray]:
     bad = first_nonfinite(np.where(valid[..., None], values, 0.0))
     if bad is not None:
         raise ValueError(
-            f"X is {values[tuple(bad)]:g} in row {bad[0]}, step {bad[1]}, input {bad[2]}: impute it, "
-            "or leave the step out by a mask."
+            f"X is {values[tuple(bad)]:g} in row {bad[0]}, step {bad[1]}, input {bad[2]}: impute "
+            "it, or leave the step out by a mask."
         )
     return values, valid

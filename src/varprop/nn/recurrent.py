@@ -1,15 +1,11 @@
 """Recurrent layers: a sequence in, the state after its last step out; and `rnn`, a whole network.
 
-A cell is written once, as plain arithmetic of its gates' inputs and its state: drawn networks run
-it with arrays, and moments with `_Followed`, a variable that knows its mean, its variance and, to
-first order, what it depends on. By that a product of two knows their covariance, whether it comes
-from a state that both are made of or from a gate that is used twice.
-
-The variance of the last state adds up the independent sources along the way, squared derivative by
-squared derivative (`varprop.nn.propagation`): errors of the inputs, weights, and at every step what
-is not linear in the gates' inputs. The derivatives are those of the recursion of means *and*
-variances, by reverse differentiation through `jax.lax.scan`. Weights drawn once are one source
-each, so that their copies at all steps add up before they are squared:
+Moments go through the cells (`varprop.nn.cells`) step by step. The variance of the last output adds
+up the independent sources along the way, squared derivative by squared derivative, as in
+`varprop.nn.propagation`: errors of the inputs, weights, and at every step what is not linear in the
+gates' inputs. The derivatives are those of the recursion of means *and* variances, by reverse
+differentiation through `jax.lax.scan`. Weights drawn once are one source each, so that what they
+do at all steps adds up before it is squared:
 
     sum_ij s_ij (sum_t d_i(t) E[x_j(t)] + 2 E[w_ij] sum_t b_i(t) V[x_j(t)])^2
 
@@ -20,10 +16,8 @@ as drawn at each step; and, along the way, the covariance between different unit
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -32,10 +26,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from varprop.moments.gaussian import Gaussian, as_gaussian
-from varprop.moments.pairs import product
-from varprop.nn.activations import AbstractActivation
+from varprop.nn.cells import CELLS, Cell, Followed, Roots
 from varprop.nn.contract import AbstractLayer, Adjoint, Linearized
-from varprop.nn.integrators import GaussHermite
 from varprop.nn.layers import Dense, JointDense, Sequential, WeightInit, linear_moments
 from varprop.nn.noise import AbstractNoise
 from varprop.nn.plain import Affine
@@ -44,142 +36,13 @@ from varprop.nn.registry import register
 from varprop.nn.weights import GaussianWeights
 
 WEIGHTS_DRAWN = ("once", "each-step")
-# Sixteen nodes make a far smaller program than `Sigmoid` and `Tanh`, which hold for any variance.
-# At an input's standard deviation of 1 the variance of tanh is off by at most 3e-4, that of the
-# sigmoid by 2e-8; at 2, which trained networks stay below, by 2e-2 and 8e-5.
-_SIGMOID = GaussHermite(jax.nn.sigmoid, n_nodes=16)
-_TANH = GaussHermite(jnp.tanh, n_nodes=16)
-
-
-@dataclasses.dataclass
-class _Roots:
-    """What the variables of one step are made of: covariances of roots, those of 0 left out."""
-
-    cov: dict[tuple[int, int], Array]
-    n: int
-
-    def add(self, var: Array) -> int:
-        """Return the number of a new root, independent of all others."""
-        self.n += 1
-        self.cov[self.n - 1, self.n - 1] = var
-        return self.n - 1
-
-
-@dataclasses.dataclass
-class _Followed:
-    """A variable of every unit: its mean, its variance and its derivatives by its roots.
-
-    Its variance is that of the linear part: whatever is not linear becomes a root of its own.
-    """
-
-    mean: Any
-    var: Any
-    line: dict[int, Any]
-    roots: _Roots
-
-    def cov(self, other: _Followed) -> Any:
-        pairs = itertools.product(self.line.items(), other.line.items())
-        known = self.roots.cov
-        return sum(
-            a * b * known[min(i, j), max(i, j)]
-            for (i, a), (j, b) in pairs
-            if (min(i, j), max(i, j)) in known
-        )
-
-    def _combined(self, other: _Followed, a: Any, b: Any) -> dict[int, Any]:
-        line = {i: a * slope for i, slope in self.line.items()}
-        return line | {i: line.get(i, 0.0) + b * slope for i, slope in other.line.items()}
-
-    def __add__(self, other: _Followed, sign: float = 1.0) -> _Followed:
-        var = self.var + other.var + 2 * sign * self.cov(other)
-        line = self._combined(other, 1.0, sign)
-        # Of nearly equal variables rounding may put it below 0.
-        return _Followed(self.mean + sign * other.mean, jnp.maximum(var, 0), line, self.roots)
-
-    def __sub__(self, other: _Followed) -> _Followed:
-        return self.__add__(other, -1.0)
-
-    def __mul__(self, other: _Followed) -> _Followed:
-        cov = self.cov(other) + jnp.zeros_like(self.mean)
-        out = product(Gaussian(self.mean, self.var), Gaussian(other.mean, other.var), cov)
-        line = self._combined(other, other.mean, self.mean)
-        line[self.roots.add(self.var * other.var + cov**2)] = 1.0
-        return _Followed(out.mean, out.var, line, self.roots)
-
-    def through(self, activation: AbstractActivation) -> _Followed:
-        """Return the activation of it."""
-        at, along = (self.mean, self.var), (jnp.ones_like(self.mean), jnp.zeros_like(self.mean))
-        (mean, var), (slope, _) = jax.jvp(activation.uncertain_moments, at, along)
-        line = {i: slope * part for i, part in self.line.items()}
-        # The error of a quadrature may put it below 0.
-        own = jnp.maximum(var - slope**2 * self.var, 0)
-        line[self.roots.add(own)] = 1.0
-        return _Followed(mean, slope**2 * self.var + own, line, self.roots)
-
-    def settled(self, kept: set[int], moved: Array) -> tuple[_Followed, Array]:
-        """Return it moved by so much, all but some roots made one; and the variance of that one."""
-        own = sum(b**2 * self.roots.cov[i, i] for i, b in self.line.items() if i not in kept)
-        own = own + jnp.zeros_like(self.mean)
-        line = {i: slope for i, slope in self.line.items() if i in kept}
-        kept.add(root := self.roots.add(own))
-        return _Followed(self.mean + moved, self.var, line | {root: 1.0}, self.roots), own
-
-
-def _through(activation: AbstractActivation, value: Any) -> Any:
-    return value.through(activation) if isinstance(value, _Followed) else activation(value)
-
-
-_sigmoid, _tanh = (functools.partial(_through, f) for f in (_SIGMOID, _TANH))
-_Settle = Callable[[Any], Any]
-
-
-def _simple(a: Sequence[Any], state: Any, settle: _Settle) -> None:
-    settle(_tanh(a[0]))
-
-
-def _gru(a: Sequence[Any], state: Any, settle: _Settle) -> None:
-    new = _tanh(a[2] + _sigmoid(a[1]) * a[3])
-    settle(new + _sigmoid(a[0]) * (state - new))
-
-
-def _lstm(a: Sequence[Any], memory: Any, settle: _Settle) -> None:
-    memory = settle(_sigmoid(a[0]) * memory + _sigmoid(a[1]) * _tanh(a[2]))
-    settle(_sigmoid(a[3]) * _tanh(memory))
-
-
-class _Cell(NamedTuple):
-    """A cell of one unit: what it makes of its gates' inputs and of the first part of its state.
-
-    It settles the parts of its new state, the last of which is its output. Each gate's input is the
-    sum of one block, or none, of the affine maps of the step's input and of the output before it.
-    """
-
-    step: Callable[[Sequence[Any], Any, _Settle], None]
-    of_input: tuple[int | None, ...]
-    of_state: tuple[int | None, ...]
-    n_blocks: int
-    n_parts: int = 1
-
-    def by_gate(self, which: Sequence[int | None], values: Array) -> Array:
-        """Return values of (blocks * units, ...) as those of each gate, (gates, units, ...)."""
-        blocks = values.reshape(self.n_blocks, -1, *values.shape[1:])
-        none = jnp.zeros_like(blocks[0])
-        return jnp.stack([none if block is None else blocks[block] for block in which])
-
-
-CELLS = {
-    "rnn": _Cell(_simple, (0,), (0,), 1),
-    # As in Torch and cuDNN: the reset gate acts behind the affine map of the state.
-    "gru": _Cell(_gru, (0, 1, 2, None), (0, 1, None, 2), 3),
-    "lstm": _Cell(_lstm, (0, 1, 2, 3), (0, 1, 2, 3), 4, 2),
-}
 
 
 class _Moves(NamedTuple):
     """What the recursion is differentiated by: zeros added to what arises at every step."""
 
     mean: Array  # of the gates' inputs, (steps, gates, units, rows)
-    var: Array | None
+    var: Any  # the same; None where nobody asks
     parts: Array  # of the state, (steps, parts, units, rows)
 
 
@@ -242,7 +105,7 @@ class Recurrent(AbstractLayer):
                 )
 
     @property
-    def _cell(self) -> _Cell:
+    def _cell(self) -> Cell:
         # Looked at whenever it is used: a model file may say anything.
         for name, known in (("cell", CELLS), ("weights_drawn", WEIGHTS_DRAWN)):
             if (value := getattr(self, name)) not in known:
@@ -280,7 +143,8 @@ class Recurrent(AbstractLayer):
                 for gates, (w, b) in which
             ]
             weight = jnp.concatenate([w for w, _ in parts], axis=-1)
-            bias = sum((b for _, b in parts if b is not None), jnp.zeros_like(weight[..., 0]))
+            bias: Any = sum(b for _, b in parts if b is not None)
+            bias = jnp.zeros_like(weight[..., 0]) + bias
             return weight.reshape(-1, weight.shape[-1]), bias.ravel()
 
         (mean, bias), (var, bias_var) = joined(lambda g: g.mean), joined(lambda g: g.variances())
@@ -306,9 +170,9 @@ class Recurrent(AbstractLayer):
             at = Gaussian(
                 jnp.concatenate([given, means[-1]]), jnp.concatenate([given_var, variances[-1]])
             )
-            mean, own = linear_moments(at, weight, bias, columns=True, own=True)
-            mean, own = (part.reshape(n, units, -1) for part in (mean, own))
-            roots = _Roots(dict(zip(pairs, products @ at.var, strict=True)), n + 1)
+            both: Any = linear_moments(at, weight, bias, columns=True, own=True)
+            mean, own = (part.reshape(n, units, -1) for part in both)
+            roots = Roots(dict(zip(pairs, products @ at.variances(), strict=True)), n + 1)
             roots.cov[n, n] = variances[0]
             for i in range(n):
                 var = roots.cov[i, i] + own[i]
@@ -316,16 +180,16 @@ class Recurrent(AbstractLayer):
                 if self.gate_covariance:
                     roots.cov[i, n] = to_itself[i] * with_output
             mean = mean + move.mean
-            gates = [_Followed(mean[i], roots.cov[i, i], {i: 1.0}, roots) for i in range(n)]
-            kept, settled, arising = set(range(n + 1)), [], []
+            gates = [Followed(mean[i], roots.cov[i, i], {i: 1.0}, roots) for i in range(n)]
+            kept, settled, arising = set(range(n + 1)), list[Followed](), list[Array]()
 
-            def settle(value: _Followed) -> _Followed:
+            def settle(value: Followed) -> Followed:
                 value, source = value.settled(kept, move.parts[len(settled)])
                 settled.append(value)
                 arising.append(source)
                 return value
 
-            cell.step(gates, _Followed(means[0], variances[0], {n: 1.0}, roots), settle)
+            cell.step(gates, Followed(means[0], variances[0], {n: 1.0}, roots), settle)
             first, last = settled[0], settled[-1]
             after = (
                 jnp.stack([part.mean for part in settled]),
@@ -370,14 +234,15 @@ class Recurrent(AbstractLayer):
         """Return weights as sources, and what their products with errors add at every step."""
         weight, bias = self._to_gates()
         outputs, n = weight.shape
-        of_mean, of_var = (g.reshape(self.n_steps, outputs, *g.shape[3:]) for g in by[:2])
+        flat = (self.n_steps, outputs, *by.mean.shape[3:])
+        of_mean, of_var = by.mean.reshape(flat), by.var.reshape(flat)
         total = jnp.einsum("tikr,tjr->ijkr", of_mean, at.mean)
-        through = jnp.einsum("tikr,tjr->ijkr", of_var, at.var)
+        through = jnp.einsum("tikr,tjr->ijkr", of_var, at.variances())
         total = total + 2 * weight.mean[..., None, None] * through
         return [
-            (weight.var.reshape(-1, 1), total.reshape(outputs * n, *total.shape[2:])),
-            (bias.var[:, None], of_mean.sum(axis=0)),
-            _listed(jnp.einsum("ij,tjr->tir", weight.var, at.var), of_mean),
+            (weight.variances().reshape(-1, 1), total.reshape(outputs * n, *total.shape[2:])),
+            (bias.variances()[:, None], of_mean.sum(axis=0)),
+            _listed(jnp.einsum("ij,tjr->tir", weight.variances(), at.variances()), of_mean),
         ]
 
     def sample(self, key: PRNGKeyArray) -> Unrolled:
@@ -417,7 +282,12 @@ class Unrolled(eqx.Module):
             gates = cell.by_gate(cell.of_input, of_input(given.T).T)
             gates = gates + cell.by_gate(cell.of_state, of_state(before[-1].T).T)
             after: list[Array] = []
-            cell.step(gates, before[0], lambda value: after.append(value) or value)
+
+            def settle(value: Array) -> Array:
+                after.append(value)
+                return value
+
+            cell.step(gates, before[0], settle)
             new = jnp.stack(after)
             return new if valid is None else jnp.where(valid, new, before), None
 
@@ -462,7 +332,7 @@ def rnn(
     >>> net.moments(jnp.concatenate([values, mask], axis=1)).mean.shape
     (4, 2)
     """
-    outputs = units * (CELLS[cell].n_blocks if cell in CELLS else 1)
+    outputs = units * (CELLS[cell].n_blocks if cell in CELLS else 1)  # the layer says which are
     shapes = [(outputs, n_inputs), (outputs,), (outputs, units), (n_outputs, units), (n_outputs,)]
     keys = jax.random.split(key, len(shapes))
     w_in, b_in, w_state, w_out, b_out = map(weights, keys, shapes)

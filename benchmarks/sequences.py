@@ -28,6 +28,8 @@ from varprop.learning.model import Model
 from varprop.learning.objectives import SampledVI
 from varprop.learning.priors import default_prior
 from varprop.nn import Dropout, PointWeights, rnn
+from varprop.nn.cells import CELLS
+from varprop.nn.checking import sample_outputs
 from varprop.training import Recipe
 
 PROBLEMS = ("load", "price", "pm25")
@@ -184,11 +186,37 @@ def quantiles(name: str, method: str, seed: int, more: dict[str, Any]) -> Any:
     return [float(loss), float(covered), len(train[2]), len(y)]
 
 
+def spread(steps: int) -> None:
+    """Print stated over sampled standard deviation after 20 steps, of trained networks."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(420, 20, 1))
+    y = np.tanh(X[:, :, 0] @ 0.85 ** np.arange(20)[::-1]) + 0.2 * rng.normal(size=420)
+    recipe = Recipe(max_steps=steps, kl_warmup=steps // 3, cooldown=steps // 3, stop=None)
+    print("| cell | weights drawn | R² on 20 new rows | stated / sampled: median | range |")
+    print("|---|---|---|---|---|")
+    for cell in CELLS:
+        for drawn in ("once", "each-step"):
+            model = SequenceRegressor(
+                cell=cell, units=8, weights_drawn=drawn, recipe=recipe, random_state=0
+            )
+            model.fit(X[:400], y[:400])
+            network = jax.tree.map(jax.numpy.asarray, model.members_[0]).network
+            x = model.scaling_.inputs(X[400:].reshape(20, -1), None, np.float32)[0]
+            stated = np.sqrt(jax.jit(lambda x, net=network: net.moments(x).variances())(x))
+            drawn_std = sample_outputs(network, x, jax.random.key(1), 4000).std(axis=0)
+            low, middle, high = np.quantile(stated / drawn_std, (0, 0.5, 1))
+            score = model.score(X[400:], y[400:])
+            print(f"| {cell} | {drawn} | {score:.2f} | {middle:.2f} | {low:.2f} to {high:.2f} |")
+
+
 def main() -> None:
     parser = acting.options(__doc__, problems=PROBLEMS, methods=METHODS, seeds=2)
     parser.add_argument("--steps", type=int, default=1500, help="of a network's training")
     parser.add_argument("--back", type=int, default=0, help="years into the past")
+    parser.add_argument("--spread", action="store_true", help="only stated over sampled spread")
     given = parser.parse_args()
+    if given.spread:
+        return spread(given.steps)
     found = acting.run(given, quantiles, {"steps": given.steps, "back": given.back})
     print(f"pinball loss / coverage of 90 % intervals, {given.steps} steps\n")
     print("| series | training, test rows | seeds | " + " | ".join(given.methods) + " |")

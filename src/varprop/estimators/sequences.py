@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator
 from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
@@ -33,6 +34,8 @@ from varprop.training.preparation import Lane
 from varprop.training.recipe import Recipe
 from varprop.training.result import propagate
 from varprop.training.schedule import Outcome
+
+_OF_NETWORK = ("cell", "units", "weights_drawn", "gate_covariance")
 
 
 class SequenceRegressor(BaseEstimator):
@@ -101,44 +104,36 @@ class SequenceRegressor(BaseEstimator):
         """
         values, valid = check_sequences(X, mask)
         self.masked_, self.shape_ = mask is not None, values.shape[1:]
-        seen = values[valid]
-        shift, std = seen.mean(axis=0), seen.std(axis=0)
-        scale = np.where(std > 1e-14 * np.abs(shift), std, 1.0)
-        none = np.zeros(self.shape_[0] if self.masked_ else 0)
-        self.scaling_ = Scaling(
-            np.append(np.tile(shift, self.shape_[0]), none),
-            np.append(np.tile(scale, self.shape_[0]), none + 1),
-            np.zeros(1),
-            np.ones(1),
-        )
-        x, x_var = self._rows(values, valid, X_std)
-        data = Data(x, np.asarray(y, np.float64), x_var=x_var)
         self._squeeze = np.ndim(y) == 1
-        statistics = Statistics.of(data)
-        self.scaling_ = dataclasses.replace(
-            statistics.scaling, x_shift=self.scaling_.x_shift, x_scale=self.scaling_.x_scale
+        shift, std = values[valid].mean(axis=0), values[valid].std(axis=0)
+        # A constant becomes 0 instead of noise.
+        scale = np.where(std > 1e-14 * np.abs(shift), std, 1.0)
+        n, none = self.shape_[0], np.zeros(self.shape_[0] if self.masked_ else 0)
+        x_shift, x_scale = (
+            np.append(np.tile(part, n), end) for part, end in ((shift, none), (scale, none + 1))
         )
-        objective = chosen(AbstractObjective, self.objective, "objective")
+        x, x_var = self._rows(values, valid, X_std, x_shift)
+        data = Data(x, np.asarray(y, np.float64), x_var=x_var)
+        found = Statistics.of(data)
+        self.scaling_ = dataclasses.replace(found.scaling, x_shift=x_shift, x_scale=x_scale)
         recipe = Recipe() if self.recipe is None else self.recipe
         if self.kl_weight is not None:
             recipe = recipe.replace(kl_weight=float(self.kl_weight))
+        objective = chosen(AbstractObjective, self.objective, "objective")
+        self._told = objective.identifies_noise and recipe.kl_weight >= 1
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         targets = (data.y - self.scaling_.y_shift) / self.scaling_.y_scale
+        keys = jax.random.split(jax.random.key(seed), self.n_members)
         fits = fit_many(
-            [
-                self._lane(key, targets, recipe)
-                for key in jax.random.split(jax.random.key(seed), self.n_members)
-            ],
+            [self._lane(key, targets, recipe) for key in keys],
             data,
             objective() if isinstance(objective, type) else objective,
             scaling=self.scaling_,
-            statistics=statistics,
-            n_threads=self.n_jobs or 1,
+            statistics=found,
+            n_threads=effective_n_jobs(self.n_jobs),
         )
         if any(fit.outcome is Outcome.NONFINITE for fit in fits):
-            raise TrainingError(
-                "training left the range of numbers: lower the recipe's learning_rate."
-            )
+            raise TrainingError("the loss is not finite: lower the recipe's learning_rate.")
         self.members_ = [kept(fit.model) for fit in fits]
         self.outcome_ = worst(fit.outcome for fit in fits).value
         self.loss_ = float(np.mean([fit.loss for fit in fits]))
@@ -154,36 +149,35 @@ class SequenceRegressor(BaseEstimator):
         model_key, run_key = jax.random.split(key)
         new = given is kind
         observed = kind.start(y.shape[1], noise_std=0.5, y=y) if new else given
+        options = {name: getattr(self, name) for name in _OF_NETWORK}
         network = rnn(
             self.shape_[1],
             observed.n_outputs,
             n_steps=self.shape_[0],
             key=model_key,
-            cell=self.cell,
-            units=self.units,
-            weights_drawn=self.weights_drawn,
-            gate_covariance=self.gate_covariance,
             masked=self.masked_,
             joint=observed.wants_joint,
+            **options,
         )
-        return Lane(
-            model=Model(network, observed, default_prior(network)), key=run_key, recipe=recipe
-        )
+        model = Model(network, observed, default_prior(network))
+        return Lane(model=model, key=run_key, recipe=recipe)
 
-    def _rows(self, values: np.ndarray, valid: np.ndarray, X_std: Any) -> tuple[Any, Any]:
+    def _rows(
+        self, values: np.ndarray, valid: np.ndarray, X_std: Any, shift: np.ndarray
+    ) -> tuple[Any, Any]:
         """Return sequences as rows, padding as the channels' means, which standardize to 0."""
-        n, mask = len(values), valid.astype(np.float64)
-        mean = self.scaling_.x_shift[: values[0].size].reshape(self.shape_)
-        x = np.where(valid[..., None], values, mean).reshape(n, -1)
-        std = None
+        n, there, mask = len(values), valid[..., None], valid.astype(np.float64)
+        x = np.where(there, values, shift[: values[0].size].reshape(self.shape_)).reshape(n, -1)
+        x_var = None
         if X_std is not None:
-            given = np.asarray(X_std, np.float64)
-            std = (
-                given.reshape(n, -1)
-                if given.shape == values.shape
-                else np.tile(given, self.shape_[0])
-            )
-        x_var = check_input_errors(std, None, x)
+            try:
+                std = np.broadcast_to(np.asarray(X_std, np.float64), values.shape)
+            except ValueError as error:
+                raise ValueError(
+                    f"X_std has shape {np.shape(X_std)}, but X has shape {values.shape}: give one "
+                    "number per entry of X or one per input."
+                ) from error
+            x_var = check_input_errors(np.where(there, std, 0.0).reshape(n, -1), None, x)
         if not self.masked_:
             return x, x_var
         x_var = x_var if x_var is None else np.concatenate([x_var, 0 * mask], axis=1)
@@ -200,14 +194,13 @@ class SequenceRegressor(BaseEstimator):
             )
         if not (self.masked_ or valid.all()):
             raise ValueError("the model was fitted without a mask, so it needs sequences in full.")
-        x, x_var = self._rows(values, valid, X_std)
+        x, x_var = self._rows(values, valid, X_std, self.scaling_.x_shift)
         parts = [
             propagate(to_jax(m), x, x_var=x_var, scaling=self.scaling_, squeeze=self._squeeze)
             for m in self.members_
         ]
-        told = chosen(AbstractObjective, self.objective, "objective").identifies_noise
         found = mixture(parts)
-        return found if told and (self.kl_weight or 1.0) >= 1 else found.unsplit()
+        return found if self._told else found.unsplit()
 
     def predict(self, X: Any, mask: Any = None, X_std: Any = None) -> np.ndarray:
         """Return the mean of every row."""

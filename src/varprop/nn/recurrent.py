@@ -10,8 +10,9 @@ do at all steps adds up before it is squared:
     sum_ij s_ij (sum_t d_i(t) E[x_j(t)] + 2 E[w_ij] sum_t b_i(t) V[x_j(t)])^2
 
 with d and b the derivatives by mean and variance of gate input i. Not followed: what a weight drawn
-once has in common with the state it multiplies, in the mean; its products with errors, which count
-as drawn at each step; and, along the way, the covariance between different units of the state.
+once has in common with the state it multiplies, in the mean, and what it changes through the
+covariance of gates; its products with errors, which count as drawn at each step; and, along the
+way, the covariance between different units of the state.
 """
 
 from __future__ import annotations

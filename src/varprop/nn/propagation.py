@@ -211,8 +211,9 @@ def _first_order(
         return Gaussian(trace.out.mean, sum((_summed(s, g * g) for s, g in sources), own)).T
     if len(own) <= FEW_OUTPUTS:
         return by_pairs(trace.out.mean, own, sources)
-    shape = trace.out.shape
-    weight = jnp.concatenate([jnp.broadcast_to(s, (len(s), shape[1])) for s, _ in sources])
+    rows = trace.out.shape[1]
+    weight = jnp.concatenate([jnp.broadcast_to(s, (len(s), rows)) for s, _ in sources])
+    shape = (len(trace.out.mean), weight.shape[-1])
     factor = jnp.concatenate([jnp.broadcast_to(g, (len(g), *shape)) for _, g in sources])
     cov = DiagonalPlusLowRank(own.T, weight.T, factor.transpose(2, 0, 1))
     return JointGaussian(trace.out.mean.T, cov)

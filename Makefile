@@ -50,7 +50,7 @@ $(DOCS_STAMP): $(STAMP)
 site: $(DOCS_STAMP)  ## the documentation as pages in site/, warnings are errors
 	$(BIN)/python -m sphinx -W --keep-going -n -q -b html -d site/.doctrees docs site
 
-DRAWN := predictive_band model_and_noise calibration uncertain_inputs forecast correlated_outputs plot_gallery
+DRAWN := predictive_band model_and_noise calibration uncertain_inputs correlated_outputs plot_gallery
 docs: site $(DRAWN:%=site/.drawn/%.png)  ## the same, with its code run and its gallery drawn anew
 	cp $(DRAWN:%=site/.drawn/%.png) site/_images/
 	$(BIN)/python -m pytest -q -n $(WORKERS) tests/test_examples.py -k page

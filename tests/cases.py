@@ -105,6 +105,17 @@ def layers() -> list[Case]:
             uncertain,
         ),
         Case(
+            # From nothing, by one step: a product of independents, exact but for the quadrature.
+            nn.Recurrent,
+            "one step of a GRU",
+            lambda: nn.rnn(
+                3, 1, n_steps=1, units=2, key=key(2), weights=starts(scale=0.4, std=0.2)
+            ).layers[0],
+            known,
+            mean_slack=1e-4,
+            var_slack=1e-4,
+        ),
+        Case(
             nn.JointDense,
             "weight noise",
             lambda: nn.JointDense(bernoulli((2, 3)), weight_noise=nn.GaussianWeightNoise(0.3)),

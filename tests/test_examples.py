@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 # Examples and pages are run as their readers run them.
@@ -70,6 +71,13 @@ def test_between_clusters_independent_weights_are_surest_in_the_gap(run_example)
 def test_predictive_band_agrees_with_sampling_and_is_drawn(run_example):
     out = run_example("predictive_band", "--samples", 2000)
     assert "agrees with 2,000 sampled networks" in out
+
+
+def test_a_forecast_is_drawn_and_its_spread_grows(run_example):
+    out = run_example("forecast", "--steps", 60, "--draws", 50)
+    rows = np.array(re.findall(r"^ +(\d+) +[\d.]+ +[\d.]+ +([\d.]+)", out, re.M), float)
+    assert rows[:, 0].tolist() == [1, 2, 3, 6, 12, 18, 24]
+    assert rows[-1, 1] >= rows[0, 1] > 0
 
 
 def test_justification_by_sampling_prints_a_distance_per_case(run_example):

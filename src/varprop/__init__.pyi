@@ -14,6 +14,7 @@ from .data.statistics import Scaling as Scaling
 from .errors import FitWarning as FitWarning
 from .estimators.classifier import FAWNClassifier as FAWNClassifier
 from .estimators.regressor import FAWNRegressor as FAWNRegressor
+from .estimators.sequences import SequenceRegressor as SequenceRegressor
 from .estimators.stack import StackedRegressor as StackedRegressor
 from .estimators.stack import default_networks as default_networks
 from .estimators.stack_classes import StackedClassifier as StackedClassifier

@@ -164,9 +164,11 @@ def check_model(model: Any, n_inputs: int | None = None) -> Model:
         dtype = leaves[0].dtype
         if any(leaf.dtype != dtype for leaf in leaves):
             raise ModelFileError("the arrays of the model have different dtypes.")
-        if n_inputs is None:  # those of the first matrix of weights
+        if n_inputs is None:  # what its first layer says, or those of the first matrix of weights
             sizes: list[Any] = [getattr(a, "shape", ()) for a in jax.tree.leaves(model.network)]
-            n_inputs = next(size[1] for size in sizes if len(size) == 2)
+            first = next(iter(getattr(model.network, "flat", (model.network,))), None)
+            found = next(size[1] for size in sizes if len(size) == 2)
+            n_inputs = getattr(first, "n_inputs", found)
         with jax.enable_x64(dtype == np.float64):
             row = jax.ShapeDtypeStruct((2, n_inputs), dtype)
             out = eqx.filter_eval_shape(lambda tree, x: tree.network.moments(x).mean, model, row)

@@ -94,6 +94,31 @@ def _with_rest(terms: list[Array], var: Array) -> tuple[list[Array], Array]:
     return terms, jnp.maximum(var - sum(term * term for term in terms), 0)
 
 
+def product(a: Gaussian, b: Gaussian, cov: Float[Array, "..."] | None = None) -> Gaussian:
+    r"""Return mean and variance of a b, elementwise, exact where the two are jointly Gaussian.
+
+    :math:`E = E_a E_b + C` and :math:`V = V_a V_b + E_a^2 V_b + E_b^2 V_a + 2 E_a E_b C + C^2`.
+
+    Parameters
+    ----------
+    a, b
+        The two Gaussians.
+    cov
+        Their covariance C; None for independents.
+
+    Examples
+    --------
+    >>> a = Gaussian(jnp.array(1.0), 4.0)
+    >>> square = product(a, a, jnp.array(4.0))  # of one variable
+    >>> square.mean.item(), square.var.item()
+    (5.0, 48.0)
+    """
+    out = a * b
+    if cov is None:
+        return out
+    return Gaussian(out.mean + cov, out.variances() + cov * (2 * a.mean * b.mean + cov))
+
+
 def rectifier_coefficients(
     a: Gaussian, n_terms: int = N_TERMS
 ) -> tuple[list[Float[Array, "..."]], Float[Array, "..."]]:

@@ -30,6 +30,9 @@ from varprop.nn.noise import MultiplicativeNoise as MultiplicativeNoise
 from varprop.nn.parameters import constant as constant
 from varprop.nn.plain import Affine as Affine
 from varprop.nn.plain import Chain as Chain
+from varprop.nn.recurrent import Recurrent as Recurrent
+from varprop.nn.recurrent import Unrolled as Unrolled
+from varprop.nn.recurrent import rnn as rnn
 from varprop.nn.variables import AbstractVariable as AbstractVariable
 from varprop.nn.variables import Bernoulli as Bernoulli
 from varprop.nn.variables import Normal as Normal
@@ -68,6 +71,7 @@ __all__ = [
     "Normal",
     "PointWeights",
     "ReLU",
+    "Recurrent",
     "Sequential",
     "SiLU",
     "Sigmoid",
@@ -75,7 +79,9 @@ __all__ = [
     "Table",
     "Tanh",
     "Uniform",
+    "Unrolled",
     "Unscented",
     "constant",
     "mlp",
+    "rnn",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -25,10 +25,14 @@ class Adjoint(NamedTuple):
         By the means, shape (units, k, rows or 1); None stands for the identity.
     var
         By the variances, likewise; None for none.
+    sources
+        Of what goes into a layer: independent sources of variance inside it, besides its `own`, as
+        pairs of their variances, (n, rows or 1), and the derivatives by them, (n, k, rows).
     """
 
     mean: Any = None
     var: Any = None
+    sources: Sequence[tuple[Any, Any]] = ()
 
 
 class Partials(NamedTuple):
@@ -88,6 +92,8 @@ class AbstractLayer(eqx.Module):
 
     #: Whether an output depends on several inputs, so that outputs may be correlated.
     mixes: ClassVar[bool] = True
+    #: Whether its outputs are correlated even where its inputs are known.
+    correlates: ClassVar[bool] = False
     #: Whether it gives a `JointGaussian`: the covariance between its outputs.
     joint: ClassVar[bool] = False
 

@@ -82,7 +82,8 @@ def pushed_through(
         if isinstance(out, JointGaussian):  # of a layer that had not said so
             raise _joint_too_early(layers, position - 1)
         n_mixed += layer.mixes and out.var is not None
-        if n_mixed == 2 and propagation == "first-order":  # the first mixed independent units
+        follow = n_mixed == 2 or layer.correlates  # what was mixed first were independent units
+        if follow and propagation == "first-order":
             return _with_batch(_first_order(layers, x), batch)
         out = layer.moments_of_columns(out)
     return _with_batch(out.T if isinstance(out, Gaussian) else out, batch)
@@ -133,16 +134,16 @@ class Trace(NamedTuple):
     made: Float[Array, "rows n n"] | None
     steps: list[Linearized]
 
-    def adjoints(self) -> list[Float[Array, "units d rows"] | None]:
-        """Return derivatives of the outputs' means by the means of what came out of the layers.
+    def adjoints(self) -> list[Adjoint]:
+        """Return derivatives of the outputs' means by the moments of what came out of the layers.
 
         From the last layer to the root, then by what the root mixes. The first is the identity, for
-        which None stands; the last axis may have length 1, where all rows have the same.
+        whose mean None stands; the last axis may have length 1, where all rows have the same.
         """
         found = [Adjoint()]
         for step in reversed(self.steps):
             found.append(step.pull(found[-1]))
-        return [at.mean for at in found]
+        return found
 
     def root_source(self, g: Array) -> tuple[Float[Array, "units rows"], Array]:
         """Return independent parts of what the root mixes, and the derivatives by them."""
@@ -170,7 +171,7 @@ def traced(layers: Sequence[AbstractLayer], x: Gaussian | JointGaussian) -> Trac
     steps: list[Linearized] = []
     for layer in layers:
         inputs.append(out)
-        if not steps and not (layer.mixes and out.var is not None):
+        if not steps and not (layer.mixes and (out.var is not None or layer.correlates)):
             out = layer.moments_of_columns(out)
             continue
         step = layer.linearized(out)
@@ -189,7 +190,7 @@ def _before_mixing(
 ) -> tuple[JointGaussian, Sequence[AbstractLayer]]:
     """Push correlated inputs through noise on them; the layers left begin with one that mixes."""
     for position, layer in enumerate(layers):
-        if layer.mixes:
+        if layer.mixes and not layer.correlates:
             return x, layers[position:]
         if not isinstance(layer, AbstractAdditive | AbstractMultiplicative):
             break
@@ -201,15 +202,17 @@ def _first_order(
     layers: Sequence[AbstractLayer], x: Gaussian | JointGaussian
 ) -> Gaussian | JointGaussian:
     trace = traced(layers, x)
-    _, *adjoints, by_mixed = trace.adjoints()
+    adjoints = trace.adjoints()
     own, *others = (step.own for step in reversed(trace.steps))
-    assert by_mixed is not None
-    sources: list[Any] = [*zip(others, adjoints, strict=True), trace.root_source(by_mixed)]
+    between = [at.mean for at in adjoints[1:-1]]
+    sources: list[Any] = [*zip(others, between, strict=True)]
+    sources += [trace.root_source(adjoints[-1].mean), *(s for at in adjoints for s in at.sources)]
     if not layers[-1].joint:
         return Gaussian(trace.out.mean, sum((_summed(s, g * g) for s, g in sources), own)).T
     if len(own) <= FEW_OUTPUTS:
         return by_pairs(trace.out.mean, own, sources)
-    weight = jnp.concatenate([s for s, _ in sources])
+    rows = trace.out.shape[1]
+    weight = jnp.concatenate([jnp.broadcast_to(s, (len(s), rows)) for s, _ in sources])
     shape = (len(trace.out.mean), weight.shape[-1])
     factor = jnp.concatenate([jnp.broadcast_to(g, (len(g), *shape)) for _, g in sources])
     cov = DiagonalPlusLowRank(own.T, weight.T, factor.transpose(2, 0, 1))
@@ -226,7 +229,7 @@ def by_pairs(
     mean, own
         Shape (k, rows).
     sources
-        s of shape (n, rows) and g of shape (n, k, rows or 1).
+        s of shape (n, rows or 1) and g of shape (n, k, rows or 1), not both of 1.
     """
     k = len(mean)
     cov = jnp.zeros((k * k, mean.shape[-1]), mean.dtype)
@@ -263,11 +266,14 @@ def _second_order(
         before, known = out, out.var is None
         if not known and cov is None:
             cov = _diagonal(out.variances())
-        if layer.mixes and not known:
+        if layer.mixes and (layer.correlates or not known):
             step = layer.linearized(out)
-            weight = step.pull(Adjoint()).mean
-            weight = jnp.broadcast_to(weight, (*weight.shape[:2], out.shape[1]))
-            cov = jnp.einsum("njr,rnm,mkr->rjk", weight, cov, weight) + _diagonal(step.own)
+            at = step.pull(Adjoint())
+            weight = jnp.broadcast_to(at.mean, (*at.mean.shape[:2], out.shape[1]))
+            through = 0.0 if cov is None else jnp.einsum("njr,rnm,mkr->rjk", weight, cov, weight)
+            cov = through + _diagonal(step.own)
+            for s, g in at.sources:
+                cov = cov + jnp.einsum("nr,njr,nkr->rjk", jnp.broadcast_to(s, g[:, 0].shape), g, g)
             out = Gaussian(step.out.mean, jnp.maximum(jnp.diagonal(cov, axis1=1, axis2=2).T, 0))
             continue
         after: Any = layer.moments_of_columns(out)

@@ -72,16 +72,22 @@ def variance_budget(
             parts = parts.at[position].set(out.variances())
         else:
             step = layer.linearized(before)
-            parts = step.carry(parts).at[position].add(step.own)
+            parts = step.carry(parts)
+            arising = step.own
+            if layer.correlates:  # from sources inside of it
+                arising = jnp.maximum(step.out.variances() - parts.sum(axis=0), 0)
+            parts = parts.at[position].add(arising)
     if not trace.steps:  # nothing random is mixed: units are what they are
         return parts.transpose(0, 2, 1)
     total = jnp.zeros((n_sources, *outs[-1].shape), start.dtype)
-    *adjoints, by_mixed = trace.adjoints()
-    assert by_mixed is not None
-    for position, step, g in zip(
-        reversed(range(len(layers))), reversed(trace.steps), adjoints, strict=False
+    adjoints = trace.adjoints()
+    by_mixed = adjoints[-1].mean
+    for position, step, above, below in zip(
+        reversed(range(len(layers))), reversed(trace.steps), adjoints, adjoints[1:], strict=False
     ):
-        found = _squared(step.own, g)
+        found = _squared(step.own, above.mean)
+        for source in below.sources:
+            total = total.at[n + position].add(jnp.sum(_squared(*source), axis=0))
         if isinstance(layers[position], AbstractActivation):
             total = total + jnp.einsum("sur,udr->sdr", shares[position - skipped], found)
         else:
@@ -169,7 +175,9 @@ def covariance_between_rows(
     total = jnp.zeros(shape, x.dtype)
     if not a.steps:
         return total if cov is None else cov
-    for c, g, h in zip([*reversed(own[a.root :]), mixed], a.adjoints(), b.adjoints(), strict=True):
+    covs = [*reversed(own[a.root :]), mixed]
+    for c, above, below in zip(covs, a.adjoints(), b.adjoints(), strict=True):
+        g, h = above.mean, below.mean
         if c is None:
             continue
         if g is None or h is None:

@@ -119,7 +119,7 @@ def next_moments(model: Rescaled, mean: Any, cov: Any, push: Any) -> tuple[Any, 
     spread = jnp.stack([var[1], *(jnp.maximum(one, 0) for one in spread), var[3], zero])
     x = Gaussian(((features - shift) / scale).T, (spread / scale**2).T)
     trace = traced(model.networks.layers, x)
-    _, *adjoints, by_input = trace.adjoints()
+    _, *adjoints, by_input = (at.mean for at in trace.adjoints())
     by_feature = by_input / scale[..., None]  # (5, 4, n)
     # What the state's covariance carries on goes by slopes (state, output, n).
     turned = cosine * by_feature[1] - sine * by_feature[2]

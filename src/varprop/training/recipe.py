@@ -151,7 +151,7 @@ class Recipe:
         return dataclasses.replace(self, **changes)
 
 
-def weight_of_kl(kl_weight: float | None, recipe: Recipe | None) -> float:
+def weight_of_kl(kl_weight: float | int | None, recipe: Recipe | None) -> float:
     """Return how much the KL divergence counts: an argument goes before the recipe it came with.
 
     Examples
